@@ -1,0 +1,119 @@
+"""What the engine is handed and what it hands back. It knows no Change and no Task rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from uuid import UUID
+
+from budgets.meters import MeterKey
+from budgets.money import Usd
+from providers.messages import Thinking
+from routing.words import EndReason, TaskKind, Tier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunCaps:
+    """The limits of one run, recorded on it. Defaults by tier, narrowed or widened by a project within hard maxima."""
+
+    calls_max: int
+    reads_max: int
+    read_characters_max: int
+    command_seconds_max: int
+    output_characters_max: int
+    sandboxes_max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payers:
+    """Who pays for a call, and for what. Scopes come from rows, never from a client or a model.
+
+    `run_id` names the attempt where there is one; `purpose` is a label, never a permission (row 241).
+    `key` is the start of the idempotency key of every call made for these payers.
+    """
+
+    organization_id: UUID
+    project_id: UUID
+    user_id: UUID
+    connector: str
+    meters: tuple[MeterKey, ...]
+    purpose: str
+    key: str
+    change_id: UUID | None = None
+    task_id: UUID | None = None
+    run_id: UUID | None = None
+    tier: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceTree:
+    """The repository an attempt works on. Commits are full ids; `start_commit` has the stack merged in."""
+
+    repository_id: UUID  # of the project: names its bare repository
+    base_commit: str
+    start_commit: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptSpec:
+    """Everything the engine may know about one attempt."""
+
+    run_id: UUID
+    agent_id: str  # agt_<task> (row 5)
+    kind: TaskKind
+    tier: Tier
+    model: str
+    thinking: Thinking
+    output_tokens_max: int
+    caps: RunCaps
+    budget: Usd | None  # the Task's share (row 51); None: no cap
+    payers: Payers
+    prompt: str  # the rendered packet
+    packet_hash: str
+    source: SourceTree | None  # None: a project without source (row 39)
+    changeset_id: UUID  # the name under which work is published
+    message: str  # the commit message
+    committed_at: int  # seconds since the epoch: fixed, so that ids repeat
+    trusted: bool = False
+    extra_commands: tuple[tuple[str, ...], ...] = ()
+    archive_prefix: str = ""  # context/<project>/<change>/<task>
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """The work of a finished attempt, in git and in the object store (row 216)."""
+
+    commit: str
+    base_commit: str
+    start_commit: str
+    files: tuple[str, ...]  # differ from base
+    own_files: tuple[str, ...]  # on top of the stack
+    patch_key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How an attempt ended, and what it cost. `cost` is the known part; `unknown_calls` counts the rest."""
+
+    end: EndReason
+    note: str = ""  # fixed words, or the agent's own reason for fail_task
+    cost: Usd = Usd(0)
+    unknown_calls: int = 0
+    calls: int = 0
+    reads: int = 0
+    intent: str = ""
+    published: Published | None = None
+    tool_log_key: str = ""
+    refusals: tuple[Mapping[str, Any], ...] = ()  # every meter that refused, as data
+    failure_log: str = ""  # what the next attempt should know, bounded
+    retry_after_seconds: float | None = None
+
+
+class Supervisor(Protocol):
+    """The domain's hand on a running attempt. Called before each model call and each tool, and while commands run."""
+
+    def beat(self) -> None:
+        """Renew the lease and the claims; raises `StopRun` when cancelled, out of time, or no longer the owner."""
+        ...

@@ -1,0 +1,43 @@
+"""The column for money."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import models
+
+from budgets.money import Usd
+
+
+class UsdField(models.BigIntegerField[Any, Any]):
+    """Whole micro-dollars in the database, `Usd` in Python, also in lookups and sums."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if type(kwargs.get("default")) is int:  # as a migration writes it
+            kwargs["default"] = Usd(kwargs["default"])
+        super().__init__(*args, **kwargs)
+
+    def deconstruct(self) -> Any:
+        name, path, args, kwargs = super().deconstruct()
+        if isinstance(kwargs.get("default"), Usd):
+            kwargs["default"] = kwargs["default"].micro
+        return name, path, args, kwargs
+
+    def from_db_value(self, value: int | None, expression: Any, connection: Any) -> Usd | None:
+        return None if value is None else Usd(int(value))
+
+    def get_prep_value(self, value: Any) -> Any:
+        if isinstance(value, Usd):
+            return value.micro
+        if value is None or hasattr(value, "resolve_expression"):
+            return value
+        raise TypeError(f"{self.name}: money is Usd, not {value!r}")
+
+    def to_python(self, value: Any) -> Any:
+        if value is None or isinstance(value, Usd):
+            return value
+        return Usd(int(value))
+
+    def value_to_string(self, obj: Any) -> str:
+        value = self.value_from_object(obj)
+        return "" if value is None else str(value.micro)

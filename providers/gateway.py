@@ -1,0 +1,24 @@
+"""The one shape of everything that can answer a ModelRequest."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from providers.messages import ModelReply, ModelRequest
+
+
+class Gateway(Protocol):
+    """An account at a provider, a script, or a chain of these."""
+
+    @property
+    def account(self) -> str:
+        """A stable name of the paying account, for the provider meter; never a key."""
+        ...
+
+    def check(self, request: ModelRequest) -> None:
+        """Refuse before any IO what this route cannot send; raises `RequestRefused` with the reason."""
+        ...
+
+    def send(self, request: ModelRequest, *, seconds_max: float) -> ModelReply:
+        """Make exactly one physical request. Raises a `ProviderError`, which says whether it may have been billed."""
+        ...

@@ -1,0 +1,28 @@
+"""The domain's rows."""
+
+from tasks.models.candidate import Candidate, Check
+from tasks.models.change import Change, Criterion
+from tasks.models.changeset import ChangeSet
+from tasks.models.claim import Claim
+from tasks.models.event import Event
+from tasks.models.receipt import DecisionReceipt
+from tasks.models.reopening import Reopening
+from tasks.models.run import TaskRun
+from tasks.models.task import Dependency, Task
+from tasks.models.trunk import Trunk
+
+__all__ = [
+    "Candidate",
+    "Change",
+    "ChangeSet",
+    "Check",
+    "Claim",
+    "Criterion",
+    "DecisionReceipt",
+    "Dependency",
+    "Event",
+    "Reopening",
+    "Task",
+    "TaskRun",
+    "Trunk",
+]

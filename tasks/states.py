@@ -1,0 +1,98 @@
+"""The states of Changes, Tasks, runs and Candidates, and the moves between them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class ChangeState(StrEnum):
+    DRAFT = "draft"  # written down, not handed over yet
+    PLANNING = "planning"  # the planner is asked
+    AWAITING_APPROVAL = "awaiting_approval"  # a person must approve the plan
+    RUNNING = "running"  # Tasks are worked on
+    BUDGET_BLOCKED = "budget_blocked"  # a stop needs a person (or a new period)
+    COMPOSING = "composing"  # a Candidate is merged and checked
+    READY = "ready"  # every criterion passes; a person may promote
+    PROMOTED = "promoted"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class TaskState(StrEnum):
+    PENDING = "pending"  # waits for its dependencies
+    READY = "ready"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    BLOCKED = "blocked"  # by a stop of its own, or by a dependency that failed or stopped
+    CANCELLED = "cancelled"
+
+
+class RunState(StrEnum):
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class CandidateState(StrEnum):
+    COMPOSING = "composing"
+    CONFLICT = "conflict"
+    CHECKING = "checking"
+    PASSED = "passed"
+    FAILED = "failed"
+    STALE = "stale"  # main moved meanwhile: composed anew, never forced
+    PROMOTED = "promoted"
+
+
+C, T, R, K = ChangeState, TaskState, RunState, CandidateState
+
+CHANGE_MOVES: dict[ChangeState, frozenset[ChangeState]] = {
+    C.DRAFT: frozenset({C.PLANNING, C.CANCELLED}),
+    C.PLANNING: frozenset({C.AWAITING_APPROVAL, C.RUNNING, C.BUDGET_BLOCKED, C.FAILED, C.CANCELLED}),
+    C.AWAITING_APPROVAL: frozenset({C.PLANNING, C.RUNNING, C.CANCELLED}),
+    C.RUNNING: frozenset({C.BUDGET_BLOCKED, C.COMPOSING, C.FAILED, C.CANCELLED}),
+    C.BUDGET_BLOCKED: frozenset({C.PLANNING, C.RUNNING, C.COMPOSING, C.FAILED, C.CANCELLED}),
+    C.COMPOSING: frozenset({C.RUNNING, C.READY, C.PROMOTED, C.BUDGET_BLOCKED, C.FAILED, C.CANCELLED}),
+    C.READY: frozenset({C.COMPOSING, C.RUNNING, C.PROMOTED, C.CANCELLED}),
+    # A person may reopen a failed Change: a Task again, or the plan.
+    C.FAILED: frozenset({C.PLANNING, C.RUNNING, C.COMPOSING, C.CANCELLED}),
+    C.PROMOTED: frozenset(),
+    C.CANCELLED: frozenset(),
+}
+assert CHANGE_MOVES.keys() == set(ChangeState)
+
+TASK_MOVES: dict[TaskState, frozenset[TaskState]] = {
+    T.PENDING: frozenset({T.READY, T.BLOCKED, T.CANCELLED}),
+    T.READY: frozenset({T.RUNNING, T.BLOCKED, T.FAILED, T.PENDING, T.CANCELLED}),
+    T.RUNNING: frozenset({T.READY, T.DONE, T.FAILED, T.BLOCKED, T.PENDING, T.CANCELLED}),
+    T.BLOCKED: frozenset({T.PENDING, T.READY, T.CANCELLED}),
+    # The integrate rule, a review comment or a person reopens finished work.
+    T.DONE: frozenset({T.READY, T.PENDING}),
+    T.FAILED: frozenset({T.READY, T.PENDING, T.CANCELLED}),
+    T.CANCELLED: frozenset(),
+}
+assert TASK_MOVES.keys() == set(TaskState)
+
+RUN_MOVES: dict[RunState, frozenset[RunState]] = {
+    R.RUNNING: frozenset({R.SUCCEEDED, R.FAILED, R.CANCELLED}),
+    R.SUCCEEDED: frozenset(),
+    R.FAILED: frozenset(),
+    R.CANCELLED: frozenset(),
+}
+assert RUN_MOVES.keys() == set(RunState)
+
+CANDIDATE_MOVES: dict[CandidateState, frozenset[CandidateState]] = {
+    K.COMPOSING: frozenset({K.CHECKING, K.CONFLICT, K.STALE, K.FAILED}),
+    K.CHECKING: frozenset({K.PASSED, K.FAILED, K.STALE}),
+    K.PASSED: frozenset({K.PROMOTED, K.STALE}),
+    K.CONFLICT: frozenset({K.STALE}),
+    K.FAILED: frozenset({K.STALE}),
+    K.STALE: frozenset(),
+    K.PROMOTED: frozenset(),
+}
+assert CANDIDATE_MOVES.keys() == set(CandidateState)
+
+# The Tasks that still may cost money: the divisor of the Task's share (row 17).
+OPEN_TASKS = frozenset({T.PENDING, T.READY, T.RUNNING, T.BLOCKED})
+ENDED_CHANGES = frozenset({C.PROMOTED, C.CANCELLED})

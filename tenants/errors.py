@@ -1,0 +1,45 @@
+"""What can be wrong at a tenant's door.
+
+TenantError
+├── NotVisible    the row is another tenant's, or is not there: both look the same (404)
+├── RoleTooLow    visible, but the role does not reach (403)
+└── InvalidInput  a field that cannot be accepted, with the remedy (400)
+"""
+
+from __future__ import annotations
+
+
+class TenantError(Exception):
+    """Root of this floor's errors."""
+
+
+class NotVisible(TenantError):
+    """A row that this user may not see, or that does not exist. Tells nothing else."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"no such {what}")
+        self.what = what
+
+
+class RoleTooLow(TenantError):
+    """The user sees the row but may not do this with it."""
+
+    def __init__(self, needed: str) -> None:
+        super().__init__(f"this needs the role {needed} or higher")
+        self.needed = needed
+
+
+class InvalidInput(TenantError):
+    """A value that a person or client sent and that cannot be accepted. Nothing was changed.
+
+    `field` is the name the sender used (dotted for nested ones, "" for the whole
+    body), `problem` says what is wrong, `remedy` what would be right, and `code` is
+    stable for clients.
+    """
+
+    def __init__(self, field: str, problem: str, remedy: str, *, code: str = "invalid") -> None:
+        super().__init__(f"{field}: {problem}. {remedy}" if field else f"{problem}. {remedy}")
+        self.field = field
+        self.problem = problem
+        self.remedy = remedy
+        self.code = code
