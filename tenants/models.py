@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, ClassVar
+from uuid import UUID
 
 from django.contrib.auth.base_user import BaseUserManager
 from django.contrib.auth.models import AbstractUser
@@ -26,6 +27,11 @@ class Role(models.IntegerChoices):
     MEMBER = 20, "member"
     ADMIN = 30, "admin"
     OWNER = 40, "owner"
+
+    @classmethod
+    def of(cls, word: str) -> Role:
+        """The role of that name; KeyError for a word that is none."""
+        return cls[word.upper()]
 
 
 class PeopleManager(BaseUserManager["User"]):
@@ -51,6 +57,9 @@ class User(AbstractUser):
     USERNAME_FIELD = "email"
     REQUIRED_FIELDS: ClassVar[list[str]] = []
     objects = PeopleManager()  # type: ignore[misc,assignment]  # AbstractUser names UserManager
+
+    # Set on the user of one request by `tenants.tokens`: that request sees this organization only.
+    token_organization_id: UUID | None = None
 
 
 class Organization(TenantModel):
@@ -128,6 +137,48 @@ class Project(TenantModel):
 
     def __str__(self) -> str:
         return self.name
+
+
+class Invitation(TenantModel):
+    """The only way to an account: a one-time link, sent to one address, for one role. Only a hash is kept."""
+
+    tenant_path = "organization"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    organization = models.ForeignKey(Organization, on_delete=models.CASCADE, related_name="invitations")
+    email = models.EmailField("email address")
+    role = models.PositiveSmallIntegerField(choices=Role.choices, default=Role.MEMBER)
+    digest = models.CharField(max_length=64, unique=True)
+    invited_by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+    sent_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    accepted_at = models.DateTimeField(null=True, blank=True)
+    accepted_by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["organization", "email"],
+                condition=Q(accepted_at__isnull=True, revoked_at__isnull=True),
+                name="invitation_open_once_per_address_and_organization",
+            ),
+            models.CheckConstraint(condition=Q(role__in=Role.values), name="invitation_role_is_a_known_one"),
+            models.CheckConstraint(
+                condition=Q(accepted_at__isnull=True) | Q(revoked_at__isnull=True),
+                name="invitation_is_not_accepted_and_revoked",
+            ),
+        ]
+
+
+class Scope(models.TextChoices):
+    """What a token may do, within what its user may do. Every scope includes `read`; `admin` includes all."""
+
+    READ = "read", "read everything its user can see"
+    CHANGES_WRITE = "changes:write", "submit, pause, cancel and promote changes"
+    BUDGETS_WRITE = "budgets:write", "raise and lower limits"
+    ADMIN = "admin", "everything, also members, settings and tokens"
 
 
 class ApiToken(TenantModel):

@@ -9,6 +9,8 @@ from django.db import models
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from django.contrib.auth.models import AnonymousUser
+
     from tenants.models import User
 
 
@@ -19,9 +21,23 @@ class TenantQuerySet(models.QuerySet[Any]):
     the empty path is the Organization itself.
     """
 
-    def visible_to(self, user: User) -> Self:
-        """The rows of every organization of which `user` is an active member; none for a stranger."""
-        return self.filter(**{self._along("memberships__user"): user.pk})
+    def visible_to(self, user: User | AnonymousUser) -> Self:
+        """The rows of every organization of which `user` is an active member; none for a stranger (row 1).
+
+        A user who came with an API token sees the rows of that token's organization only.
+        """
+        if user.pk is None or not user.is_active:
+            # Asked here, not in SQL: `user = NULL` would join organizations without any member.
+            return self.none()
+        rows = self.filter(
+            **{
+                self._along("memberships__user"): user.pk,
+                # Asked again in SQL: a request that stays open outlives its copy of the user (C83).
+                self._along("memberships__user__is_active"): True,
+            }
+        )
+        narrowed = getattr(user, "token_organization_id", None)
+        return rows if narrowed is None else rows.of_organization(narrowed)
 
     def of_organization(self, organization_id: UUID) -> Self:
         return self.filter(**{self._along("pk"): organization_id})
