@@ -2,6 +2,8 @@
 
 AgentError
 ├── StopRun     the run is over, with the reason that its rows will carry
+│   └── CallFailed  the provider failed or refused; says whether asking once more may help
+├── HelperOutputError  a helper's answer stayed invalid, or could not be asked for
 ├── NoSandbox   this host has no sandbox tier; commands are refused, files and git still work
 └── GitError    git said no
     ├── MergeConflict   two sides do not merge: a normal result with its paths
@@ -36,6 +38,25 @@ class StopRun(AgentError):
         self.note = note
         self.refusals = refusals
         self.retry_after_seconds = retry_after_seconds
+
+
+class CallFailed(StopRun):
+    """One physical call failed. `again` is true for a passing error of the transport (row 57)."""
+
+    def __init__(
+        self, end: EndReason, note: str = "", *, again: bool, retry_after_seconds: float | None = None
+    ) -> None:
+        super().__init__(end, note, retry_after_seconds=retry_after_seconds)
+        self.again = again
+
+
+class HelperOutputError(AgentError):
+    """A helper gave no valid answer. `code` is a stable word; `calls` were made and paid."""
+
+    def __init__(self, code: str, message: str, *, calls: int) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.calls = calls
 
 
 class NoSandbox(AgentError):

@@ -8,9 +8,16 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from budgets.meters import MeterKey
-from budgets.money import Usd
+from budgets.money import ZERO, Usd
 from providers.messages import Thinking
 from routing.words import EndReason, TaskKind, Tier
+
+# One model call may take this long; a lease that is renewed between calls must outlive it.
+CALL_SECONDS_MAX = 300
+# A run of 32 calls asks for a few tools each; more is a flood.
+TOOL_CALLS_MAX = 400
+# The note of a StopRun when only held money stands in the way: the Task waits, it does not stop.
+HELD = "held"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +30,7 @@ class RunCaps:
     command_seconds_max: int
     output_characters_max: int
     sandboxes_max: int
+    tool_calls_max: int = TOOL_CALLS_MAX  # checked per turn, before any call of the turn runs (row 58)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +107,7 @@ class Outcome:
 
     end: EndReason
     note: str = ""  # fixed words, or the agent's own reason for fail_task
-    cost: Usd = Usd(0)
+    cost: Usd = ZERO
     unknown_calls: int = 0
     calls: int = 0
     reads: int = 0
