@@ -23,6 +23,8 @@ class Plane:
     calls_per_day_max: int = 1_000
     classifier_calls_per_day_max: int = 200
     embeddings_per_day_max: int = 1_000
+    # Fernet keys that seal connector keys, newest first; none: one derived from the secret key.
+    connector_keys: tuple[str, ...] = ()
 
     @classmethod
     def from_env(cls, env: Mapping[str, str], *, base: Path) -> Plane:
@@ -33,6 +35,7 @@ class Plane:
             database_url=env.get("DATABASE_URL", ""),
             redis_url=env.get("REDIS_URL", ""),
             allow_opus=env.get("ALLOW_OPUS") == "true",
+            connector_keys=tuple(key for key in env.get("REMIT_CONNECTOR_KEYS", "").split(",") if key),
         )
 
     def database(self) -> dict[str, Any]:

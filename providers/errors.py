@@ -22,7 +22,7 @@ from providers.messages import Usage
 
 
 class ProviderError(Exception):
-    """Root of this floor's errors. `kind` is a stable word; `usage` is known when the bill was readable all the same."""
+    """Root of this floor's errors. `kind` is a stable word; `usage` is set when the bill was readable all the same."""
 
     kind: ClassVar[str] = "transient"
     may_be_billed: ClassVar[bool] = False

@@ -1,0 +1,97 @@
+"""connector_for(organization, name): the only way to an account, and never to another tenant's (row 3)."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from uuid import UUID
+
+from django.conf import settings
+
+from providers.errors import ConnectorNotFound, RequestRefused
+from providers.gateway import Gateway
+from providers.models import Connector, ConnectorKind
+from providers.scenarios import load_scenarios, read_entries
+from providers.scripted import ScriptedGateway
+
+# Where a relative path of a scripted connector may lie, searched in this order.
+DEMO_FOLDER = Path("tasks") / "demo"
+
+_built: dict[UUID, tuple[int, object, Gateway]] = {}
+_built_by = os.getpid()
+_lock = threading.Lock()
+
+
+def connector_for(organization_id: UUID, name: str) -> Gateway:
+    """The gateway of an organization's enabled connector of that name.
+
+    Raises `ConnectorNotFound` before any packet or IO, also for another tenant's name.
+    Clients are built lazily in each process (never before a fork), kept, and rebuilt when
+    the row or its scenario file changed.
+    """
+    connector = Connector.objects.of_organization(organization_id).filter(name=name, enabled=True).first()
+    if connector is None:
+        raise ConnectorNotFound(name)
+    return gateway_of(connector)
+
+
+def gateway_of(connector: Connector) -> Gateway:
+    """The gateway of a row that its caller was allowed to see."""
+    global _built_by  # noqa: PLW0603 - one cache per process
+    stamp = _stamp(connector)
+    with _lock:
+        if _built_by != os.getpid():
+            _built.clear()
+            _built_by = os.getpid()
+        known = _built.get(connector.pk)
+        if known is None or known[:2] != (connector.version, stamp):
+            known = (connector.version, stamp, _build(connector))
+            _built[connector.pk] = known
+        return known[2]
+
+
+def account_of(connector: Connector) -> str:
+    """The stable name of the paying account: the row's id, since names may be given again."""
+    return f"{connector.kind}:{connector.pk}"
+
+
+def _build(connector: Connector) -> Gateway:
+    match connector.kind:
+        case ConnectorKind.SCRIPTED:
+            return _scripted(connector)
+        case _:
+            raise RequestRefused(
+                "unsupported", f"connector {connector.name!r}: no wire for {connector.kind} yet"
+            )
+
+
+def _scripted(connector: Connector) -> Gateway:
+    inline = connector.config.get("inline")
+    if inline is not None:
+        entries = read_entries(inline, source=f"connector {connector.name}")
+    else:
+        entries = load_scenarios(_scenario_path(connector))
+    return ScriptedGateway(entries, account=account_of(connector))
+
+
+def _stamp(connector: Connector) -> object:
+    """Changes when a scenario file does, so that a person can edit a script while it plays."""
+    if connector.kind != ConnectorKind.SCRIPTED or "inline" in connector.config:
+        return None
+    path = _scenario_path(connector)
+    files = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
+    return tuple((file.name, file.stat().st_mtime_ns) for file in files)
+
+
+def _scenario_path(connector: Connector) -> Path:
+    """A scenario path is relative to the data directory or the demo's folder, and stays inside it."""
+    said = str(connector.config.get("scenarios", ""))
+    if not said:
+        raise RequestRefused("no_scenario", f"connector {connector.name!r}: config.scenarios names no file")
+    for root in (settings.PLANE.data_dir, settings.BASE_DIR / DEMO_FOLDER):
+        root_path = Path(root).resolve()
+        path = (root_path / said).resolve()
+        if path.is_relative_to(root_path) and path.exists():
+            return path
+    raise RequestRefused("no_scenario", f"connector {connector.name!r}: no scenario file {said!r}")
