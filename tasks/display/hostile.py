@@ -1,0 +1,60 @@
+"""Text that a model, a repository or a program wrote, made readable and harmless. Pure.
+
+The templates escape HTML; this removes what HTML escaping does not: terminal
+codes, carriage returns that overprint, and characters that reorder or hide text.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_ANSI = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor moves
+    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # OSC: titles, links
+    r"|\x1b[@-Z\\-_]"
+)
+# Characters that change the order of others or cannot be seen (faults C41, C89).
+_TRICKS = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
+)
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+
+
+def readable(text: str) -> str:
+    """Output of a program as a terminal would have left it: the last state of each line (fault C91).
+
+    Colours are dropped; characters that could deceive the eye are written out as `⟨U+202E⟩`.
+    """
+    plain = _ANSI.sub("", text.replace("\r\n", "\n"))
+    lines = [_last_state(line) for line in plain.split("\n")]
+    return revealed("\n".join(lines))
+
+
+def revealed(text: str) -> str:
+    """Any hostile text with its invisible and reordering characters written out."""
+    shown = _TRICKS.sub(_written_out, text)
+    shown = _CONTROLS.sub(_written_out, shown)
+    return "".join(_written(char) if unicodedata.category(char) == "Cs" else char for char in shown)
+
+
+def one_line(text: str, characters_max: int) -> str:
+    """A short form for titles and lists: no line breaks, cut with an ellipsis."""
+    flat = " ".join(revealed(text).split())
+    return flat if len(flat) <= characters_max else flat[: characters_max - 1].rstrip() + "…"
+
+
+def _last_state(line: str) -> str:
+    """What a carriage return leaves behind: later text over earlier text."""
+    shown = ""
+    for part in line.split("\r"):
+        shown = part + shown[len(part) :] if part else shown
+    return shown
+
+
+def _written_out(match: re.Match[str]) -> str:
+    return _written(match.group())
+
+
+def _written(char: str) -> str:
+    return f"⟨U+{ord(char):04X}⟩"
