@@ -1,0 +1,87 @@
+// Keys, copying and ageing times. Every page reads and works without this file.
+(() => {
+  "use strict";
+  const root = document.documentElement;
+  root.classList.add("js");
+  const one = (selector) => document.querySelector(selector);
+  const all = (selector) => [...document.querySelectorAll(selector)];
+  const typing = (target) =>
+    target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName);
+
+  // ---- keys: "?" lists them, "g" and a letter goes, j and k walk through rows
+  const GO_MILLISECONDS = 1500;
+  let goUntil = 0;
+
+  const step = (by) => {
+    const rows = all("[data-rows] [data-row]");
+    if (!rows.length) return;
+    const at = rows.findIndex((row) => row.classList.contains("current"));
+    const next = rows[Math.min(rows.length - 1, Math.max(0, at + by))];
+    rows.forEach((row) => row.classList.toggle("current", row === next));
+    const link = next.matches("a[href]") ? next : next.querySelector("a[href]");
+    (link || next).focus({ preventScroll: true });
+    next.scrollIntoView({ block: "nearest" });
+  };
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
+    if (one("dialog[open]")) return;
+    const now = Date.now();
+    if (now < goUntil) {
+      goUntil = 0;
+      const link = one(`[data-go="${CSS.escape(event.key)}"]`);
+      if (link) { event.preventDefault(); link.click(); }
+      return;
+    }
+    if (event.key === "g") { goUntil = now + GO_MILLISECONDS; return; }
+    if (event.key === "?") { event.preventDefault(); one("#keys")?.showModal(); return; }
+    if (event.key === "j") { event.preventDefault(); step(1); return; }
+    if (event.key === "k") { event.preventDefault(); step(-1); return; }
+    if (event.key === "/") {
+      const search = one('input[type="search"]');
+      if (search) { event.preventDefault(); search.focus(); }
+    }
+  });
+
+  document.addEventListener("click", (event) => {
+    const target = event.target.closest("[data-copy], [data-keys]");
+    // Open popovers close when one clicks elsewhere.
+    all("details.why[open], details.account[open]").forEach((open) => {
+      if (!open.contains(event.target)) open.open = false;
+    });
+    if (!target) return;
+    if (target.hasAttribute("data-keys")) { one("#keys")?.showModal(); return; }
+    const say = (word) => {
+      const before = target.dataset.label || target.textContent;
+      target.dataset.label = before;
+      target.textContent = word;
+      setTimeout(() => { target.textContent = before; }, 1600);
+    };
+    if (!navigator.clipboard) { say("Select it by hand"); return; }
+    navigator.clipboard.writeText(target.dataset.copy).then(() => say("Copied"), () => say("Not allowed"));
+  });
+
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    all("details.why[open], details.account[open]").forEach((open) => {
+      open.open = false;
+      open.querySelector("summary").focus();
+    });
+  });
+
+  // ---- times grow older while a page stays open; same words as the tag `when`
+  const UNITS = [[86400, "d"], [3600, "h"], [60, "min"]];
+  const words = (seconds) => {
+    const past = seconds >= 0;
+    const size = Math.abs(seconds);
+    if (size < 45) return past ? "just now" : "in a moment";
+    const [length, unit] = UNITS.find(([unitSeconds]) => size >= unitSeconds) || [60, "min"];
+    const count = Math.max(1, Math.floor(size / length));
+    return past ? `${count} ${unit} ago` : `in ${count} ${unit}`;
+  };
+  const age = () => all("time[data-relative]").forEach((time) => {
+    const seconds = (Date.now() - Date.parse(time.dateTime)) / 1000;
+    if (Math.abs(seconds) < 30 * 86400) time.textContent = words(seconds);
+  });
+  setInterval(age, 30000);
+})();

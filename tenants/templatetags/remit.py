@@ -1,0 +1,93 @@
+"""What all pages write alike: money, times, roles and the links of the frame."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django import template
+from django.contrib.messages.storage.base import Message
+from django.template.context import Context
+from django.urls import NoReverseMatch, reverse
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from tenants.models import Role
+
+register = template.Library()
+
+# After so long "47 days ago" says less than the date.
+RELATIVE_DAYS_MAX = 30
+_TONES = {"success": "good", "error": "bad", "warning": "warn", "info": "info", "debug": "info"}
+
+
+@register.filter
+def money(amount: object) -> SafeString:
+    """An amount as people read it; None is written out as unknown, never as zero."""
+    if amount is None or amount == "":
+        return SafeString('<span class="money unknown">unknown</span>')
+    return format_html('<span class="money">{}</span>', str(amount))
+
+
+@register.simple_tag
+def when(moment: datetime | None, empty: str = "never") -> SafeString:
+    """How long ago, with the absolute time in UTC on hover and in print."""
+    if moment is None:
+        return format_html('<span class="soft">{}</span>', empty)
+    at = moment.astimezone(UTC)
+    seconds = (timezone.now() - at).total_seconds()
+    return format_html(
+        '<time datetime="{}" title="{}" data-relative>{}</time>',
+        at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        at.strftime("%Y-%m-%d %H:%M:%S UTC"),
+        relative(seconds) if abs(seconds) < RELATIVE_DAYS_MAX * 86_400 else at.strftime("%Y-%m-%d"),
+    )
+
+
+@register.filter
+def utc(moment: datetime | None) -> str:
+    """The absolute time, with its zone."""
+    return "" if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+@register.filter
+def role(value: int) -> str:
+    """The word for a role."""
+    return str(Role(value).label)
+
+
+@register.filter
+def tone(message: Message) -> str:
+    """The tone of a notice for one of Django's messages."""
+    return _TONES.get(message.level_tag, "info")
+
+
+@register.simple_tag(takes_context=True)
+def nav_link(context: Context, name: str, label: str, key: str) -> SafeString:
+    """A link of the main navigation, with its key; nothing when there is no such page."""
+    try:
+        address = reverse(name)
+    except NoReverseMatch:
+        return SafeString("")
+    here = "page" if _is_here(context, address) else ""
+    current = format_html(' aria-current="{}"', here) if here else SafeString("")
+    return format_html('<a href="{}" data-go="{}"{}>{}</a>', address, key, current, label)
+
+
+def relative(seconds: float) -> str:
+    """A distance in time in words; the same ones as in static/remit.js."""
+    size = abs(seconds)
+    if size < 45:
+        return "just now" if seconds >= 0 else "in a moment"
+    length, unit = next(
+        ((s, u) for s, u in ((86_400, "d"), (3_600, "h"), (60, "min")) if size >= s), (60, "min")
+    )
+    count = max(1, int(size // length))
+    return f"{count} {unit} ago" if seconds >= 0 else f"in {count} {unit}"
+
+
+def _is_here(context: Context, address: str) -> bool:
+    request: Any = context.get("request")
+    path = getattr(request, "path", "")
+    return path == address if address == "/" else path.startswith(address)
