@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 from django.contrib.auth.models import AnonymousUser
+
+from tenants.access import organization_for, project_for, require_role, role_of
+from tenants.errors import NotVisible, RoleTooLow
+from tenants.models import Organization, Project, Role
 from tests.factories.tenants import (
     make_member,
     make_membership,
@@ -11,10 +15,6 @@ from tests.factories.tenants import (
     make_project,
     make_user,
 )
-
-from tenants.access import organization_for, project_for, require_role, role_of
-from tenants.errors import NotVisible, RoleTooLow
-from tenants.models import Organization, Project, Role
 
 pytestmark = pytest.mark.django_db
 
