@@ -42,7 +42,7 @@ class TaskRun(TenantModel):
     stacked_on = models.JSONField(default=list)  # ChangeSet ids, in merge order
     compaction = models.CharField(max_length=20, blank=True)  # "", done, fallback
     # The lease. A worker writes only where state is running and the token is its own.
-    owner = models.CharField(max_length=120, blank=True)
+    owner = models.CharField(max_length=200, blank=True)
     fence = models.PositiveIntegerField(default=1)
     lease_until = models.DateTimeField()
     started_at = models.DateTimeField()
@@ -63,6 +63,11 @@ class TaskRun(TenantModel):
                 condition=Q(state=RunState.RUNNING, ended_at__isnull=True, end_reason="")
                 | (~Q(state=RunState.RUNNING) & Q(ended_at__isnull=False) & ~Q(end_reason="")),
                 name="run_ended_says_when_and_how",
+            ),
+            models.CheckConstraint(
+                condition=Q(state=RunState.FAILED) & ~Q(failure_class="")
+                | ~Q(state=RunState.FAILED) & Q(failure_class=""),
+                name="run_failed_names_its_class",
             ),
         ]
         indexes = [models.Index(fields=["state", "lease_until"], name="run_overdue")]

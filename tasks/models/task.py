@@ -30,9 +30,15 @@ class Task(TenantModel):
     resources = models.JSONField(default=list, blank=True)  # repository paths it says it will touch
     notes = models.JSONField(default=list, blank=True)  # what people and reviews add; part of the next packet
     state = models.CharField(max_length=20, choices=[(s, s) for s in TaskState], default=TaskState.PENDING)
-    # The one column of waiting: retry delay, index wait, and the lease of a starting worker.
-    not_before = models.DateTimeField(null=True, blank=True)
-    waiting_for = models.CharField(max_length=60, blank=True)  # blocked_limit, held_money:<meter>, index, ""
+    # The one column of waiting: retry delay, index wait, held money, and the lease of a starting worker.
+    not_before = models.DateTimeField(null=True, blank=True)  # null: due at once
+    waiting_for = models.CharField(
+        max_length=60, blank=True
+    )  # blocked_limit, paused, held_money:<meter>, index
+    owner = models.CharField(
+        max_length=200, blank=True
+    )  # the process that is starting it; its run has its own
+    index_waits = models.PositiveSmallIntegerField(default=0)  # row 30: six of them, 2 s each
     attempts_reset_at = models.DateTimeField(null=True, blank=True)  # start of the attempt window (row 196)
     stop_limit = models.CharField(max_length=40, blank=True)
     stop_detail = models.JSONField(default=dict, blank=True)
@@ -52,6 +58,14 @@ class Task(TenantModel):
             models.CheckConstraint(
                 condition=~Q(state=TaskState.BLOCKED) | ~Q(stop_limit="") | Q(blocked_by__isnull=False),
                 name="task_blocked_says_by_what",
+            ),
+            models.CheckConstraint(
+                condition=Q(state=TaskState.BLOCKED) | Q(stop_limit="", blocked_by__isnull=True),
+                name="task_stop_only_while_blocked",
+            ),
+            models.CheckConstraint(
+                condition=Q(state=TaskState.READY) | Q(owner=""),
+                name="task_is_started_only_when_ready",
             ),
         ]
         indexes = [models.Index(fields=["state", "not_before"], name="task_startable")]

@@ -9,7 +9,7 @@ from tenants.scope import TenantModel
 
 
 class Trunk(TenantModel):
-    """Promotion moves it by compare-and-swap on `generation`, then the file index of the new tree is built (row 212)."""
+    """Promotion moves it by compare-and-swap on `generation`, then the new tree is indexed (row 212)."""
 
     tenant_path = "project__organization"
 

@@ -1,0 +1,43 @@
+"""What can go wrong in the domain.
+
+TaskError
+├── IllegalMove   this state does not lead to that one
+├── LostRace      somebody else moved the row first, or holds it now
+└── NotStopped    there is no stop here that this act could lift
+"""
+
+from __future__ import annotations
+
+from django.db import models
+
+
+class TaskError(Exception):
+    """Root of this floor's errors."""
+
+
+class IllegalMove(TaskError):
+    """The table in `tasks/states.py` has no such arrow."""
+
+    def __init__(self, row: models.Model, to: str) -> None:
+        super().__init__(f"{_name_of(row)} cannot become {to}")
+        self.to = to
+
+
+class LostRace(TaskError):
+    """The row was no longer as it was read. Nothing was written."""
+
+    def __init__(self, row: models.Model) -> None:
+        super().__init__(f"{_name_of(row)} was moved by somebody else")
+
+
+class NotStopped(TaskError):
+    """The Task does not wait for this act; `remedy` says what would help it."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(f"{problem}. {remedy}")
+        self.problem = problem
+        self.remedy = remedy
+
+
+def _name_of(row: models.Model) -> str:
+    return f"{row._meta.verbose_name} {row.pk} ({getattr(row, 'state', 'without a state')})"

@@ -1,0 +1,59 @@
+"""The two append-only tables: what happened, and why it was decided so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from tasks.models import Change, DecisionReceipt, Event, Task, TaskRun
+
+
+def record(
+    kind: str,
+    *,
+    change: Change,
+    task: Task | None = None,
+    run: TaskRun | None = None,
+    data: Mapping[str, Any] | None = None,
+    key: str | None = None,
+    now: datetime,
+) -> None:
+    """Append one Event. With a `key` the fact is recorded once, however often it is told (row 236)."""
+    event = Event(
+        organization_id=change.organization_id,
+        change=change,
+        task=task,
+        run=run,
+        kind=kind,
+        data=dict(data or {}),
+        key=key,
+        at=now,
+    )
+    # A second telling meets the unique key and is dropped without spoiling the transaction around it.
+    Event.objects.bulk_create([event], ignore_conflicts=key is not None)
+
+
+def write_receipt(
+    kind: str,
+    decision: str,
+    *,
+    change: Change,
+    task: Task | None = None,
+    run: TaskRun | None = None,
+    reasons: Sequence[str] = (),
+    detail: Mapping[str, Any] | None = None,
+    now: datetime,
+) -> DecisionReceipt:
+    """Append one receipt: the verdict in a fixed word, its reasons in fixed words, figures in `detail`."""
+    receipt: DecisionReceipt = DecisionReceipt.objects.create(
+        change=change,
+        task=task,
+        run=run,
+        kind=kind,
+        decision=decision,
+        reasons=list(reasons),
+        detail=dict(detail or {}),
+        at=now,
+    )
+    return receipt

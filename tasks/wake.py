@@ -1,0 +1,34 @@
+"""A wake: an id on a queue, after commit. It may be lost, doubled or late; the rows decide."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from uuid import UUID
+
+from celery import current_app
+from django.db import transaction
+from kombu.exceptions import OperationalError
+
+WAKE_TASK = "tasks.wake"
+WAKE_CHANGE = "tasks.work_on_change"
+
+log = logging.getLogger(__name__)
+
+
+def wake_task(task_id: UUID) -> None:
+    """Nudge the workers to start a Task that is due. A lost nudge costs one beat (row 13)."""
+    transaction.on_commit(partial(_send, WAKE_TASK, task_id))
+
+
+def wake_change(change_id: UUID) -> None:
+    """Nudge the workers to plan or compose a Change that is due."""
+    transaction.on_commit(partial(_send, WAKE_CHANGE, change_id))
+
+
+def _send(job: str, row_id: UUID) -> None:
+    """A broker that is away must not undo what is already committed: the sweep finds the row."""
+    try:
+        current_app.send_task(job, args=[str(row_id)], ignore_result=True, retry=False)
+    except (OperationalError, OSError) as error:
+        log.warning("wake lost, the next sweep finds it: %s %s (%s)", job, row_id, error)
