@@ -4,8 +4,13 @@
 import os
 import sys
 
+from django.core.management import execute_from_command_line
+
+from config.readers import SettingError
+
 if __name__ == "__main__":
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-    from django.core.management import execute_from_command_line
-
-    execute_from_command_line(sys.argv)
+    try:
+        execute_from_command_line(sys.argv)
+    except SettingError as error:
+        sys.exit(f"remit cannot start. {error}")

@@ -2,6 +2,9 @@
 
 from django.apps import AppConfig
 
+# The Celery application must exist wherever a job is sent from, also in the web process.
+from config import celery, checks  # noqa: F401  # both register themselves
+
 
 class ConfigConfig(AppConfig):
     name = "config"

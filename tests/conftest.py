@@ -1,1 +1,99 @@
-"""What every test gets."""
+"""What every test gets: no network beyond this machine, parts that are missing named, and a Plane to swap."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import shutil
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.core.cache import cache
+
+from config.env import Plane
+
+# Marks of tests that need a part which a machine may lack, and why they are then skipped.
+NEEDS = {
+    "postgres": "needs PostgreSQL: run by `make test-services`",
+    "sqlite": "about SQLite only: run by `make test`",
+    "redis": "needs Redis: run by `make test-services`",
+    "bwrap": "needs bubblewrap, which is not installed here",
+    "chromium": "needs Chromium, which is not installed here",
+}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for mark, reason in NEEDS.items():
+        config.addinivalue_line("markers", f"{mark}: {reason}")
+    config.addinivalue_line("markers", "slow: takes more than about five seconds")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    there = {
+        "postgres": settings.PLANE.database_url.startswith("postgres"),
+        "sqlite": not settings.PLANE.database_url.startswith("postgres"),
+        "redis": bool(settings.PLANE.redis_url),
+        "bwrap": bool(shutil.which("bwrap")),
+        "chromium": bool(chromium_path()),
+    }
+    for item in items:
+        for mark, reason in NEEDS.items():
+            if item.get_closest_marker(mark) and not there[mark]:
+                item.add_marker(pytest.mark.skip(reason=reason))
+        if item.get_closest_marker("chromium"):
+            # Playwright's loop runs in this thread, and Django refuses its database calls there.
+            os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+
+
+def chromium_path() -> str:
+    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), "")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_network() -> Iterator[None]:
+    """A connection that would leave this machine is a mistake in the test, named at once."""
+    connect, connect_ex = socket.socket.connect, socket.socket.connect_ex
+
+    def guarded(method: Callable[..., Any]) -> Callable[..., Any]:
+        def checked(self: socket.socket, address: Any) -> Any:
+            if self.family in (socket.AF_INET, socket.AF_INET6) and not _is_loopback(address[0]):
+                raise AssertionError(f"a test tried to reach {address[0]}: only this machine is allowed")
+            return method(self, address)
+
+        return checked
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", guarded(connect))
+        patch.setattr(socket.socket, "connect_ex", guarded(connect_ex))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def fresh_cache() -> None:
+    """Rate limits of one test must not stop the next."""
+    cache.clear()
+
+
+@pytest.fixture
+def with_plane(settings: Any) -> Callable[..., Plane]:
+    """`with_plane(allow_opus=True)` swaps settings.PLANE for this test."""
+
+    def swap(**changes: Any) -> Plane:
+        settings.PLANE = replace(settings.PLANE, **changes)
+        plane: Plane = settings.PLANE
+        return plane
+
+    return swap
+
+
+def _is_loopback(host: Any) -> bool:
+    if host in ("localhost", "", b"localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host.decode() if isinstance(host, bytes) else host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,227 @@
+"""The one table from the domain's errors to HTTP, for the API and for pages.
+
+What is not in the table is a bug and stays a 500.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.shortcuts import render
+from django.template.loader import render_to_string
+from rest_framework import exceptions as rest
+from rest_framework.response import Response
+from rest_framework.views import set_rollback
+
+from providers.errors import ConnectorNotFound
+from tenants.errors import InvalidInput, NotVisible, RoleTooLow
+
+PROBLEM_TYPE = "application/problem+json"
+ERRORS_IN_ONE_ANSWER_MAX = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """What went wrong, in the words of RFC 9457; `code` is stable, `extra` holds further members."""
+
+    status: int
+    code: str
+    detail: str
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        return HTTPStatus(self.status).phrase
+
+    def as_data(self) -> dict[str, Any]:
+        return {
+            "type": f"urn:remit:problem:{self.code}",
+            "title": self.title,
+            "status": self.status,
+            "code": self.code,
+            "detail": self.detail,
+            **self.extra,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table. `members` are attributes of the error that the answer carries on."""
+
+    status: int
+    code: str
+    members: tuple[str, ...] = ()
+
+
+TABLE: dict[type[Exception], Row] = {
+    NotVisible: Row(404, "not_found"),
+    RoleTooLow: Row(403, "role_too_low", ("needed",)),
+    InvalidInput: Row(400, "invalid", ("field", "remedy")),
+    ConnectorNotFound: Row(409, "connector_not_found", ("name",)),
+}
+
+
+def problem_of(error: BaseException) -> Problem | None:
+    """The answer for an error of the domain; None for a bug."""
+    for kind in type(error).__mro__:
+        row = TABLE.get(kind)
+        if row is not None:
+            # An error may carry a finer code of its own, such as `too_long`.
+            code = getattr(error, "code", "") or row.code
+            members = {name: getattr(error, name) for name in row.members if getattr(error, name, None)}
+            detail = getattr(error, "problem", "") or str(error)
+            return Problem(status=row.status, code=code, detail=detail, extra=members)
+    return None
+
+
+def problem_response(error: Exception, context: Mapping[str, Any]) -> Response | None:  # noqa: ARG001  # DRF's hook
+    """DRF's exception handler. None lets a bug rise to the 500 page and its log line."""
+    problem = problem_of(error) or _rest_problem(error)
+    if problem is None:
+        return None
+    set_rollback()
+    return Response(
+        problem.as_data(), status=problem.status, headers=dict(problem.headers), content_type=PROBLEM_TYPE
+    )
+
+
+class DomainErrorMiddleware:
+    """The same table for pages, and for API views that are not DRF's."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        return self.get_response(request)
+
+    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        problem = problem_of(error)
+        return None if problem is None else answer(request, problem)
+
+
+class BodyLimitMiddleware:
+    """Refuses a body that is too large before anything parses it, also one that does not say its length."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        if _is_too_large(request):
+            return answer(request, _too_large())
+        return self.get_response(request)
+
+
+def answer(request: HttpRequest, problem: Problem) -> HttpResponse:
+    """Problem details under /api/, a fragment for htmx, a page for people."""
+    if request.path.startswith("/api/"):
+        return JsonResponse(
+            problem.as_data(), status=problem.status, content_type=PROBLEM_TYPE, headers=dict(problem.headers)
+        )
+    context = {"problem": problem}
+    if request.headers.get("HX-Request") == "true":
+        return render(request, "errors/_problem.html", context, status=problem.status)
+    return render(request, "errors/problem.html", context, status=problem.status)
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    if isinstance(exception, RequestDataTooBig):
+        return answer(request, _too_large())
+    return answer(request, Problem(status=400, code="bad_request", detail="The request cannot be read."))
+
+
+def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:  # noqa: ARG001  # Django's hook
+    return answer(request, Problem(status=403, code="forbidden", detail="You may not do this."))
+
+
+def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:  # noqa: ARG001  # Django's hook
+    detail = "The form is too old or came from elsewhere. Load the page again and send it once more."
+    return answer(request, Problem(status=403, code="csrf_failed", detail=detail))
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:  # noqa: ARG001  # Django's hook
+    return answer(request, Problem(status=404, code="not_found", detail="There is nothing at this address."))
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """Must work when anything is broken: no database, no session, no user."""
+    problem = Problem(status=500, code="internal_error", detail="Something broke here. It has been logged.")
+    if request.path.startswith("/api/"):
+        return JsonResponse(problem.as_data(), status=500, content_type=PROBLEM_TYPE)
+    return HttpResponse(render_to_string("errors/500.html", {"problem": problem}), status=500)
+
+
+def _rest_problem(error: Exception) -> Problem | None:
+    """DRF's and Django's own refusals in the same words."""
+    if isinstance(error, Http404):
+        return Problem(status=404, code="not_found", detail="There is nothing at this address.")
+    if isinstance(error, PermissionDenied):
+        return Problem(status=403, code="forbidden", detail="You may not do this.")
+    if isinstance(error, RequestDataTooBig):
+        return _too_large()
+    if isinstance(error, SuspiciousOperation):
+        return Problem(status=400, code="bad_request", detail="The request cannot be read.")
+    if isinstance(error, rest.ValidationError):
+        return _invalid(error)
+    if isinstance(error, rest.APIException):
+        headers = {}
+        challenge = getattr(error, "auth_header", None)
+        if challenge:
+            headers["WWW-Authenticate"] = str(challenge)
+        wait = getattr(error, "wait", None)
+        if wait:
+            headers["Retry-After"] = str(int(wait) + 1)
+        code = str(error.get_codes()) if isinstance(error.detail, str) else error.default_code
+        return Problem(status=error.status_code, code=code, detail=str(error.detail), headers=headers)
+    return None
+
+
+def _invalid(error: rest.ValidationError) -> Problem:
+    """The first field's complaint in front, all of them behind it."""
+    complaints = list(_flat(error.get_full_details(), ""))[:ERRORS_IN_ONE_ANSWER_MAX]
+    first = complaints[0] if complaints else {"field": "", "code": "invalid", "detail": "not valid"}
+    name = f"{first['field']}: " if first["field"] else ""
+    return Problem(
+        status=400,
+        code="invalid",
+        detail=f"{name}{first['detail']}",
+        extra={"field": first["field"], "errors": complaints},
+    )
+
+
+def _flat(details: Any, path: str) -> list[dict[str, str]]:
+    """DRF's nested complaints as rows of field, code and detail."""
+    if isinstance(details, dict) and set(details) == {"message", "code"}:
+        return [{"field": path, "code": str(details["code"]), "detail": str(details["message"])}]
+    rows: list[dict[str, str]] = []
+    inner = details.items() if isinstance(details, dict) else enumerate(details)
+    for name, value in inner:
+        # The list around a field's messages is no level of its own; an item of a list field is.
+        is_message = isinstance(value, dict) and set(value) == {"message", "code"}
+        here = path if is_message or name == "non_field_errors" else f"{path}.{name}".lstrip(".")
+        rows.extend(_flat(value, here))
+    return rows
+
+
+def _is_too_large(request: HttpRequest) -> bool:
+    length = request.META.get("CONTENT_LENGTH") or ""
+    if length.isdigit():
+        return int(length) > settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    if request.method in ("GET", "HEAD", "OPTIONS"):
+        return False
+    return len(request.body) > settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+
+
+def _too_large() -> Problem:
+    return Problem(
+        status=413,
+        code="body_too_large",
+        detail=f"A request may have {settings.DATA_UPLOAD_MAX_MEMORY_SIZE // 1024 // 1024} MiB.",
+        extra={"bytes_max": settings.DATA_UPLOAD_MAX_MEMORY_SIZE},
+    )

@@ -1,0 +1,138 @@
+"""Strict readers of the environment's text: an odd value is refused by name, with what would be right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+from urllib.parse import SplitResult, urlsplit
+
+from budgets.money import NotAnAmount, Usd, parse_usd
+
+Parsed = TypeVar("Parsed")
+
+
+class SettingError(Exception):
+    """A setting that cannot work. It stops the start, before anything is opened or written.
+
+    Deliberately not Django's ImproperlyConfigured, which its command line holds back for some commands.
+    """
+
+    def __init__(self, variable: str, problem: str, remedy: str) -> None:
+        super().__init__(f"{variable}: {problem}. {remedy}")
+        self.variable = variable
+        self.problem = problem
+        self.remedy = remedy
+
+
+class Reader:
+    """One environment. An empty variable counts as not set."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._env = env
+
+    def read(self, name: str, parse: Callable[[str], Parsed], default: Parsed) -> Parsed:
+        """The variable's value through `parse`, which raises ValueError(problem, remedy)."""
+        text = self._env.get(name, "").strip()
+        if not text:
+            return default
+        try:
+            return parse(text)
+        except ValueError as error:
+            problem, remedy = error.args
+            raise SettingError(name, problem, remedy) from None
+
+
+def flag(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError(f"{text!r} is neither true nor false", "Write true or false, in small letters")
+    return text == "true"
+
+
+def whole_number(least: int, most: int) -> Callable[[str], int]:
+    """A reader of plain digits between `least` and `most`, both allowed."""
+
+    def parse(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) <= len(str(most))):
+            raise ValueError(
+                f"{text[:40]!r} is not a whole number from {least} to {most}", "Write digits only"
+            )
+        number = int(text)
+        if not least <= number <= most:
+            raise ValueError(f"{number} is out of bounds", f"Write a whole number from {least} to {most}")
+        return number
+
+    return parse
+
+
+def amount(text: str) -> Usd:
+    """US dollars; 0 means that no call is made (row 141)."""
+    try:
+        return parse_usd(text)
+    except NotAnAmount as error:
+        raise ValueError(f"{text[:40]!r} is no amount", f"Here {error}; 0 allows no call at all") from None
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"{text[:40]!r} is not known", f"Write one of: {', '.join(words)}")
+        return text
+
+    return parse
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """Words with commas between them."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def web_origin(text: str) -> str:
+    """An origin such as https://remit.example.org, without a path."""
+    parts = _split(text, "http", "https")
+    if parts.path not in ("", "/") or parts.query or parts.fragment or parts.username:
+        raise ValueError("an origin has no path, query or user", "Write such as https://remit.example.org")
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def web_origins(text: str) -> tuple[str, ...]:
+    return tuple(web_origin(word) for word in listed(text))
+
+
+def service_url(*schemes: str) -> Callable[[str], str]:
+    """A reader of an address with one of `schemes` and a host."""
+
+    def parse(text: str) -> str:
+        _split(text, *schemes)
+        return text
+
+    return parse
+
+
+def database_url(text: str) -> str:
+    """postgresql://user:password@host:port/name, or sqlite:////absolute/path."""
+    scheme = text.partition("://")[0]
+    remedy = "Write postgresql://user:password@host:5432/name or sqlite:////absolute/path/to/file"
+    if scheme not in ("postgresql", "postgres", "sqlite"):
+        raise ValueError(f"databases of the kind {scheme[:40]!r} are not supported", remedy)
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:
+        raise ValueError("this is not an address", remedy) from None
+    if len(parts.path) < 2:
+        raise ValueError("the name of the database is missing", remedy)
+    if scheme == "sqlite" and not parts.path.startswith("//"):
+        raise ValueError("the path of a SQLite file must be absolute", remedy)
+    return text
+
+
+def _split(text: str, *schemes: str) -> SplitResult:
+    remedy = f"Write an address that begins with {' or '.join(f'{scheme}://' for scheme in schemes)}"
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:
+        raise ValueError(f"{text[:80]!r} is not an address", remedy) from None
+    if parts.scheme not in schemes or not parts.hostname:
+        raise ValueError(f"{parts.scheme or text[:40]!r} is not an address that works here", remedy)
+    return parts
