@@ -7,6 +7,7 @@ from uuid_utils.compat import uuid7
 
 from tasks.models.change import Change, Criterion
 from tasks.states import CandidateState
+from tenants.models import User
 from tenants.scope import TenantModel
 
 
@@ -27,6 +28,10 @@ class Candidate(TenantModel):
     files = models.JSONField(default=list)
     flagged_files = models.JSONField(default=list)  # tests and CI files that the agents touched
     patch_key = models.CharField(max_length=300, blank=True)
+    problem = models.TextField(blank=True)  # why it is no candidate for main, in fixed words; no model text
+    # What the integration judge said about the invariants; shown, and only ever a veto.
+    judgement = models.TextField(blank=True)
+    promoted_by = models.ForeignKey(User, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
     ended_at = models.DateTimeField(null=True, blank=True)
 
@@ -50,6 +55,11 @@ class Check(TenantModel):
     exit_code = models.IntegerField(null=True)
     output = models.TextField(blank=True)  # bounded: head and tail
     output_key = models.CharField(max_length=300, blank=True)  # the whole, in the object store
+    # The same command with the base's versions of the protected files (C93); empty where none was touched.
+    base_verdict = models.CharField(max_length=10, blank=True)
+    base_exit_code = models.IntegerField(null=True, blank=True)
+    base_output = models.TextField(blank=True)
+    base_output_key = models.CharField(max_length=300, blank=True)
     asked = models.CharField(max_length=40, blank=True)  # the model role that was asked, "" for a command
     started_at = models.DateTimeField()
     ended_at = models.DateTimeField()

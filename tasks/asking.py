@@ -1,0 +1,153 @@
+"""One metered question about a Change, and what its end means for the Change's own work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+from agents.complete import Answer, Question, ask
+from agents.errors import StopRun
+from agents.spec import HELD
+from routing.words import BUDGET, TRANSPORT, Tier
+from tasks.events import record, write_receipt
+from tasks.fence import QUESTION_LEASE_SECONDS, RESUMED_STATES, WorkHold
+from tasks.funding import payers_for
+from tasks.models import Change, Trunk
+from tasks.questions import ChangeFacts
+from tasks.states import ChangeState
+from tasks.transitions import move_change
+
+WORK_DELAYS_MAX = 6
+WORK_DELAY_SECONDS = 5  # doubled each time: 5, 10, 20, ... 160
+HELD_DELAY_SECONDS = 10
+HELD_DELAYS_MAX = 60
+assert HELD_DELAYS_MAX >= WORK_DELAYS_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """A model role of the platform: which tier answers, how long, and whether the daily counter counts it (row 142)."""
+
+    name: str
+    system: str
+    tier: Tier
+    output_tokens_max: int
+    counts_daily: bool = False
+
+
+def ask_role(
+    change: Change, role: Role, prompt: str, *, now: datetime, hold: WorkHold | None = None
+) -> Answer:
+    """Ask once; every meter of the Change holds first. Raises StopRun. Never inside a transaction.
+
+    Each asking has a key of its own: a question of a worker that died may have been paid, and stays held.
+    `hold` is the work that this question belongs to; its lease must outlive the answer.
+    """
+    if hold is not None:
+        hold.renew(now, seconds=QUESTION_LEASE_SECONDS)
+    payers = payers_for(
+        change,
+        purpose=role.name,
+        key=f"{role.name}:{change.pk}:{uuid4().hex}",
+        counts_daily=role.counts_daily,
+        now=now,
+    )
+    question = Question(
+        role=role.name,
+        system=role.system,
+        prompt=prompt,
+        tier=role.tier,
+        output_tokens_max=role.output_tokens_max,
+    )
+    return ask(question, payers)
+
+
+def facts_of(change: Change) -> ChangeFacts:
+    return ChangeFacts(
+        key=change.key,
+        title=change.title,
+        goal=change.goal,
+        criteria=[criterion.text for criterion in change.criteria.all()],
+        invariants=list(change.invariants),
+        project=change.project.name,
+        description=change.project.description,
+    )
+
+
+def stop_work(hold: WorkHold, work: str, stop: StopRun, *, now: datetime) -> None:
+    """What a refused or failed question does to the Change: wait, block with the limit's name, or fail.
+
+    `work` is "planning" or "composing": where a lifted stop goes on.
+    """
+    assert work in RESUMED_STATES, work
+    with hold.writing() as change:
+        if stop.note == HELD and change.work_delays < HELD_DELAYS_MAX:
+            _delay(change, work, stop, seconds=HELD_DELAY_SECONDS, now=now)
+        elif stop.end in TRANSPORT and change.work_delays < WORK_DELAYS_MAX:
+            seconds = stop.retry_after_seconds or WORK_DELAY_SECONDS * 2**change.work_delays
+            _delay(change, work, stop, seconds=seconds, now=now)
+        elif stop.end in BUDGET:
+            _block(change, work, stop, now=now)
+        else:
+            _fail(change, work, stop, now=now)
+
+
+def _delay(change: Change, work: str, stop: StopRun, *, seconds: float, now: datetime) -> None:
+    again_at = now + timedelta(seconds=seconds)
+    Change.objects.filter(pk=change.pk).update(
+        work_key="", not_before=again_at, work_delays=change.work_delays + 1
+    )
+    data = {"work": work, "because": stop.end.value, "again_at": again_at.isoformat()}
+    record("change.work.delayed", change=change, data=data, now=now)
+
+
+def _block(change: Change, work: str, stop: StopRun, *, now: datetime) -> None:
+    detail: dict[str, Any] = {
+        "work": work,
+        "refusals": [dict(refusal) for refusal in stop.refusals],
+        "at": now.isoformat(),
+    }
+    move_change(
+        change,
+        ChangeState.BUDGET_BLOCKED,
+        because=stop.end.value,
+        now=now,
+        also={
+            "stop_limit": stop.end.value,
+            "stop_detail": detail,
+            "work_key": "",
+            "not_before": _turn_of(stop.refusals),
+            "work_delays": 0,
+        },
+    )
+    write_receipt("stop", stop.end.value, change=change, reasons=[work], detail=detail, now=now)
+
+
+def _fail(change: Change, work: str, stop: StopRun, *, now: datetime) -> None:
+    failure = f"{work} stopped: {stop.end.value}" + (f" ({stop.note[:1_000]})" if stop.note else "")
+    move_change(
+        change,
+        ChangeState.FAILED,
+        because=stop.end.value,
+        now=now,
+        also={"failure": failure, "work_key": "", "not_before": None, "work_delays": 0},
+    )
+    write_receipt("failure", stop.end.value, change=change, reasons=[work], now=now)
+
+
+def _turn_of(refusals: Sequence[Mapping[str, Any]]) -> datetime | None:
+    """When every refusing meter begins a new period: then the work is due by itself. None: a person must act."""
+    ends = [str(refusal.get("ends_at") or "") for refusal in refusals]
+    if not ends or not all(ends):
+        return None
+    return max(datetime.fromisoformat(end) for end in ends)
+
+
+def source_of(change: Change) -> Trunk:
+    """The trunk of the Change's project. Submission made sure that there is one."""
+    trunk: Trunk = Trunk.objects.get(project_id=change.project_id)
+    return trunk
+
