@@ -150,4 +150,3 @@ def source_of(change: Change) -> Trunk:
     """The trunk of the Change's project. Submission made sure that there is one."""
     trunk: Trunk = Trunk.objects.get(project_id=change.project_id)
     return trunk
-

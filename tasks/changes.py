@@ -153,8 +153,6 @@ def retry_change(change: Change, *, by: User, reason: str = "", key: str, now: d
     change.refresh_from_db()
 
 
-
-
 def _start_planning(change: Change, *, because: str, now: datetime) -> None:
     move_change(change, ChangeState.PLANNING, because=because, now=now)
     make_due(change, now=now)
@@ -162,9 +160,7 @@ def _start_planning(change: Change, *, because: str, now: datetime) -> None:
 
 def _can_take_changes(project: Project) -> None:
     if project.archived_at is not None:
-        raise InvalidInput(
-            "project", "is archived", "Bring the project back first.", code="project_archived"
-        )
+        raise InvalidInput("project", "is archived", "Bring the project back first.", code="project_archived")
     if not Trunk.objects.filter(project=project).exists():
         raise InvalidInput(
             "project",

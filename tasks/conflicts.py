@@ -71,9 +71,7 @@ def collision_of(task: Task) -> Collision | None:
     """What stood in the way of that start; None when the row does not say it."""
     detail = task.stop_detail
     stacked = [str(one) for one in detail.get("stacked_on", [])]
-    changesets = {
-        str(one.pk): one for one in ChangeSet.objects.filter(pk__in=stacked).select_related("task")
-    }
+    changesets = {str(one.pk): one for one in ChangeSet.objects.filter(pk__in=stacked).select_related("task")}
     ordered = [changesets[pk] for pk in stacked if pk in changesets]
     losing = next((one for one in ordered if one.commit == detail.get("at")), None)
     if losing is None:
@@ -107,9 +105,7 @@ def why_no_edges(loser: Task, onto: Sequence[Task]) -> str:
     return f"the dependencies would lead in a circle: {' -> '.join(circle)}" if circle else ""
 
 
-def _reopen(
-    hold: WorkHold, collision: Collision, opinion: ConflictOpinion | None, *, now: datetime
-) -> bool:
+def _reopen(hold: WorkHold, collision: Collision, opinion: ConflictOpinion | None, *, now: datetime) -> bool:
     loser = collision.loser
     problem = why_no_edges(loser, collision.onto)
     with hold.writing() as change:
@@ -123,7 +119,13 @@ def _reopen(
             return False
         reasons = ["integrate", "design_conflict" if opinion and opinion.resources else "same_lines"]
         write_receipt(
-            "integrate", "reopened", change=change, task=loser, reasons=reasons, detail=collision.as_data(), now=now
+            "integrate",
+            "reopened",
+            change=change,
+            task=loser,
+            reasons=reasons,
+            detail=collision.as_data(),
+            now=now,
         )
         record("task.integrate", change=change, task=loser, data=collision.as_data(), now=now)
         return True

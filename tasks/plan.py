@@ -118,9 +118,7 @@ def cycle_in(edges: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
     return ()
 
 
-def _walk(
-    start: str, edges: Mapping[str, Iterable[str]], path: list[str], done: set[str]
-) -> tuple[str, ...]:
+def _walk(start: str, edges: Mapping[str, Iterable[str]], path: list[str], done: set[str]) -> tuple[str, ...]:
     """Depth first without recursion: a plan a person edited must not end in a RecursionError."""
     stack = [(start, iter(edges.get(start, ())))]
     path.append(start)
@@ -141,7 +139,9 @@ def _walk(
 
 def _graph_problems(tasks: Sequence[PlannedTask]) -> list[str]:
     ids = [task.id for task in tasks]
-    problems = [f'the id "{id_}" is used {ids.count(id_)} times' for id_ in dict.fromkeys(ids) if ids.count(id_) > 1]
+    problems = [
+        f'the id "{id_}" is used {ids.count(id_)} times' for id_ in dict.fromkeys(ids) if ids.count(id_) > 1
+    ]
     for task in tasks:
         for wanted in task.depends_on:
             if wanted == task.id:

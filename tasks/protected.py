@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable
 
 # A path is protected when one of these matches a whole folder name, or its file name.
-TEST_FOLDERS = frozenset({"test", "tests", "testing", "spec", "specs", "__tests__", "e2e", "testdata", "fixtures"})
+TEST_FOLDERS = frozenset(
+    {"test", "tests", "testing", "spec", "specs", "__tests__", "e2e", "testdata", "fixtures"}
+)
 CI_FOLDERS = frozenset({".github", ".gitlab", ".circleci", ".ci", ".buildkite", ".woodpecker"})
 TEST_FILE = re.compile(
     r"(test_.+|.+_test|.+_spec|conftest|tests)\.(py|go|rb|js|jsx|ts|tsx|rs|java|kt|cs|php|ex|exs)"

@@ -79,17 +79,23 @@ def repair_prompt(prompt: str, answer: str, problems: Sequence[str]) -> str:
 
 
 def check_prompt(facts: ChangeFacts, criterion: str, patch: str) -> str:
-    return _bounded(f"{_about(facts)}\n\n## The criterion to judge\n{criterion}\n\n## The patch\n{_patch(patch)}")
+    return _bounded(
+        f"{_about(facts)}\n\n## The criterion to judge\n{criterion}\n\n## The patch\n{_patch(patch)}"
+    )
 
 
 def judge_prompt(facts: ChangeFacts, patch: str) -> str:
     return _bounded(f"{_about(facts)}\n\n## The patch\n{_patch(patch)}")
 
 
-def conflict_prompt(facts: ChangeFacts, *, first: str, second: str, paths: Sequence[str], patches: str) -> str:
+def conflict_prompt(
+    facts: ChangeFacts, *, first: str, second: str, paths: Sequence[str], patches: str
+) -> str:
     files = "\n".join(paths[:TREE_FILES_MAX])
     tasks = f"## First task\n{first}\n\n## Second task, done again on top of the first\n{second}"
-    return _bounded(f"{_about(facts)}\n\n{tasks}\n\n## Files that conflict\n{files}\n\n## Patches\n{_patch(patches)}")
+    return _bounded(
+        f"{_about(facts)}\n\n{tasks}\n\n## Files that conflict\n{files}\n\n## Patches\n{_patch(patches)}"
+    )
 
 
 def intake_prompt(facts: ChangeFacts) -> str:
@@ -103,7 +109,9 @@ def comparison_prompt(facts: ChangeFacts, others: Sequence[ChangeFacts]) -> str:
 
 def _about(facts: ChangeFacts) -> str:
     parts = [f"# {facts.title}", f"Project: {facts.project}", facts.description, f"## Goal\n{facts.goal}"]
-    parts.append("## Acceptance criteria\n" + "\n".join(f"{n}. {text}" for n, text in enumerate(facts.criteria, 1)))
+    parts.append(
+        "## Acceptance criteria\n" + "\n".join(f"{n}. {text}" for n, text in enumerate(facts.criteria, 1))
+    )
     if facts.invariants:
         parts.append("## Invariants\n" + "\n".join(f"- {text}" for text in facts.invariants))
     return "\n\n".join(part for part in parts if part)

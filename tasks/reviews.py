@@ -50,9 +50,7 @@ def acceptance_check(
     return read_verdict(answer.text, cut_off=answer.cut_off)
 
 
-def integration_judge(
-    hold: WorkHold, change: Change, patch: str, *, now: datetime
-) -> Verdict | Unreadable:
+def integration_judge(hold: WorkHold, change: Change, patch: str, *, now: datetime) -> Verdict | Unreadable:
     """Do the invariants still hold? Asked once per Candidate of a Change that has some. Raises StopRun."""
     answer = ask_role(change, JUDGE, judge_prompt(facts_of(change), patch), now=now, hold=hold)
     return read_verdict(answer.text, cut_off=answer.cut_off)

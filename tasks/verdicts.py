@@ -45,8 +45,14 @@ def read_verdict(text: str, *, cut_off: bool = False) -> Verdict | Unreadable:
     if not isinstance(found, Found):
         return Unreadable(str(found))
     verdict, reason = found.value.get("verdict"), found.value.get("reason")
-    if set(found.value) != {"verdict", "reason"} or verdict not in ("pass", "fail") or not isinstance(reason, str):
-        return Unreadable('the answer has not exactly the fields "verdict" (pass or fail) and "reason" (text)')
+    if (
+        set(found.value) != {"verdict", "reason"}
+        or verdict not in ("pass", "fail")
+        or not isinstance(reason, str)
+    ):
+        return Unreadable(
+            'the answer has not exactly the fields "verdict" (pass or fail) and "reason" (text)'
+        )
     return Verdict(verdict == "pass", reason[:REASON_CHARACTERS_MAX])
 
 

@@ -118,9 +118,13 @@ def _checked_criterion(index: int, wanted: WantedCriterion) -> WantedCriterion:
     problem = why_no_command(command) if command else ""
     if problem:
         raise InvalidInput(
-            f"{where}.command", problem, 'Write it like "python3 -m unittest", or put the steps into a script.'
+            f"{where}.command",
+            problem,
+            'Write it like "python3 -m unittest", or put the steps into a script.',
         )
-    said = text.free_text(f"{where}.text", wanted.text, characters_max=CRITERION_CHARACTERS_MAX, required=True)
+    said = text.free_text(
+        f"{where}.text", wanted.text, characters_max=CRITERION_CHARACTERS_MAX, required=True
+    )
     return WantedCriterion(said, command)
 
 
