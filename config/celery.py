@@ -6,11 +6,8 @@ acknowledgement is safe, results are not kept, and a lost message costs one beat
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import os
-import signal
-import sys
 from typing import Any
 
 import structlog
@@ -19,6 +16,7 @@ from celery.schedules import crontab
 from django.conf import settings
 
 from config.env import Plane
+from config.processes import die_with_parent
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
@@ -35,8 +33,6 @@ ATTEMPTS_QUEUE = "agent-wakeups"
 CHANGES_QUEUE = "changes"
 UPKEEP_QUEUE = "upkeep"  # short jobs; a process of their own, so that no long attempt delays them
 
-PR_SET_PDEATHSIG = 1
-
 app = Celery("remit")
 
 
@@ -50,7 +46,7 @@ def _broker(plane: Plane) -> dict[str, Any]:
     for name in ("messages", "control", "taken"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     return {
-        "broker_url": "filesystem://",
+        "broker_url": "filesystem://localhost//",
         "broker_transport_options": {
             "data_folder_in": str(folder / "messages"),
             "data_folder_out": str(folder / "messages"),
@@ -120,5 +116,4 @@ def unbind_job(**_: Any) -> None:
 @signals.beat_embedded_init.connect
 def die_with_the_worker(**_: Any) -> None:
     """A child of a worker that was killed with -9 must not work on as an orphan."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    die_with_parent()

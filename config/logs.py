@@ -103,7 +103,11 @@ def _standard(level: str, form: str, before: list[structlog.typing.Processor]) -
         | {
             "django.db.backends": {"level": "WARNING"},  # SQL carries people's data
             "uvicorn.access": {"level": "WARNING"},
-            "celery.worker.strategy": {"level": quiet},  # one line per received wake
+            "uvicorn.error": {"level": quiet},
+            # One line per wake received, done and sent by the clock: the domain's own lines say more.
+            "celery.worker.strategy": {"level": quiet},
             "celery.app.trace": {"level": quiet},
+            "celery.beat": {"level": quiet},
+            "celery.worker.consumer.connection": {"level": quiet},
         },
     }

@@ -1,0 +1,50 @@
+# Everything a newcomer needs: `make run` and `make test`. Python 3.11, git and make are enough.
+
+PY := .venv/bin/python
+# One process per processor, at most four: the tests start sandboxes and git of their own.
+TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1); [ $$n -gt 4 ] && n=4; echo $$n)
+# Where `make test-services` finds PostgreSQL and Redis. The database of the tests is made and dropped.
+TEST_DATABASE_URL ?= postgresql://postgres@127.0.0.1:5432/remit
+TEST_REDIS_URL ?= redis://127.0.0.1:6379/15
+PYTEST_ARGS ?=
+
+.PHONY: help run test check test-services bench prepare prepare-dev format
+
+help:
+	@echo "make run            Remit with its demo on this machine; Ctrl-C stops it"
+	@echo "make test           the whole test suite on SQLite"
+	@echo "make check          format, lint, types, floors, system checks, migrations"
+	@echo "make test-services  the suite on PostgreSQL and Redis"
+	@echo "make bench          measurements, as ratios within one run"
+	@echo "make format         what make check would complain about and can be mended by itself"
+
+prepare:
+	@.ci/venv requirements.txt
+
+prepare-dev:
+	@.ci/venv requirements-dev.txt
+
+run: prepare
+	@exec $(PY) manage.py up --demo
+
+test: prepare-dev
+	$(PY) -m pytest -n $(TEST_PROCESSES) --dist loadscope -r s $(PYTEST_ARGS)
+
+test-services: prepare-dev
+	TEST_DATABASE_URL=$(TEST_DATABASE_URL) TEST_REDIS_URL=$(TEST_REDIS_URL) \
+	$(PY) -m pytest -n $(TEST_PROCESSES) --dist loadscope -r s $(PYTEST_ARGS)
+
+check: prepare-dev
+	$(PY) -m ruff format --check --quiet .
+	$(PY) -m ruff check --quiet .
+	$(PY) -m mypy .
+	.venv/bin/lint-imports
+	$(PY) manage.py check
+	$(PY) manage.py makemigrations --check --dry-run
+
+format: prepare-dev
+	$(PY) -m ruff check --fix --quiet .
+	$(PY) -m ruff format --quiet .
+
+bench: prepare-dev
+	$(PY) -m bench
