@@ -12,6 +12,11 @@ from budgets.money import Usd
 class UsdField(models.BigIntegerField[Any, Any]):
     """Whole micro-dollars in the database, `Usd` in Python, also in lookups and sums."""
 
+    # What the type checker's Django plugin reads for constructors and lookups.
+    _pyi_private_set_type: Any
+    _pyi_private_get_type: Any
+    _pyi_lookup_exact_type: Any
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if type(kwargs.get("default")) is int:  # as a migration writes it
             kwargs["default"] = Usd(kwargs["default"])
@@ -23,7 +28,7 @@ class UsdField(models.BigIntegerField[Any, Any]):
             kwargs["default"] = kwargs["default"].micro
         return name, path, args, kwargs
 
-    def from_db_value(self, value: int | None, expression: Any, connection: Any) -> Usd | None:
+    def from_db_value(self, value: int | None, _expression: Any, _connection: Any) -> Usd | None:
         return None if value is None else Usd(int(value))
 
     def get_prep_value(self, value: Any) -> Any:

@@ -1,0 +1,318 @@
+"""Reservations: hold money on every meter before a call, and close the books after it.
+
+held ──settle──▶ settled          the exact cost
+  │                 ▲
+  ├──refund─▶ refunded            never left, or surely not billed
+  │                 ▲ ▲
+  └──keep, reap─▶ unknown         may have been billed: charged at the worst case
+                      └─ late report, or release_unknown by a person
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.db import IntegrityError, connection
+
+from budgets.decisions import Amount, Refusal, why_refused
+from budgets.errors import ClosedDifferently, KeyReused, NoSuchReservation
+from budgets.keys import MeterKey
+from budgets.ledger import postgres, sqlite
+from budgets.ledger.words import THRESHOLDS_PERCENT, CallContext, CloseRow, Closing, HoldRow, Ledger, Wanted
+from budgets.meters import ensure_meters
+from budgets.money import Usd
+from budgets.prices import usage_data, why_unusable
+from budgets.thresholds import note_crossings
+from providers.messages import Usage
+from tenants.errors import InvalidInput
+from tenants.models import User
+
+__all__ = [
+    "AlreadyHeld",
+    "Amount",
+    "CallContext",
+    "Closed",
+    "Held",
+    "Refused",
+    "keep",
+    "late",
+    "reap",
+    "refund",
+    "release_unknown",
+    "reserve",
+    "settle",
+]
+
+METERS_PER_RESERVATION_MAX = 16
+LEASE_SECONDS_MAX = 3_600
+REAPED_PER_SWEEP_MAX = 1_000
+KEY_CHARACTERS_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The money is held on every meter. Send only while the lease lives; then settle, refund or keep."""
+
+    reservation_id: int
+    lease_until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """At least one meter said no, and none holds anything. `refusals` names every one, in the settled order."""
+
+    refusals: tuple[Refusal, ...]
+
+    @property
+    def stop(self) -> str:
+        """The name of the stop: the first refusal that does not merely wait, else the first."""
+        return next((one for one in self.refusals if not one.waits), self.refusals[0]).stop
+
+    @property
+    def waits(self) -> bool:
+        """Only held money stands in the way: wait for holds to end, and ask again."""
+        return all(refusal.waits for refusal in self.refusals)
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyHeld:
+    """This key was used before for the same request: a redelivery. Never call again under it.
+
+    `held` and not `lapsed`: another worker owns it. Otherwise: a new attempt with a new key, or the
+    stored answer when it is settled.
+    """
+
+    reservation_id: int
+    state: str
+    lapsed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """What became of a reservation. `result`: ok, already (the same report again), late (a correction).
+
+    `cost` None means unknown: `charged` then is the worst case. `meters` are the ids on which a hold
+    ended, for whoever wakes what waits for them; empty for `already`.
+    """
+
+    result: str
+    state: str
+    charged: Usd
+    cost: Usd | None
+    overrun: bool
+    meters: tuple[int, ...]
+
+
+def reserve(
+    *,
+    key: str,
+    meters: Sequence[MeterKey],
+    amount: Amount,
+    context: CallContext,
+    owner: str,
+    lease_seconds: int,
+) -> Held | Refused | AlreadyHeld:
+    """Hold `amount` on all meters or on none; committed when this returns (rows 143, 146).
+
+    `key` names one physical call for ever. The lease must outlive the call's own timeout. Raises
+    `KeyReused` for a key of another request. Must not run inside a transaction: the hold has to be
+    committed before the call leaves.
+    """
+    _outside_transactions()
+    names = _checked_names(meters, context)
+    assert 0 < len(key) <= KEY_CHARACTERS_MAX, f"a key has 1 to {KEY_CHARACTERS_MAX} characters: {key!r}"
+    assert 0 < lease_seconds <= LEASE_SECONDS_MAX, f"odd lease: {lease_seconds} s"
+    wanted = Wanted(
+        key=key,
+        fingerprint=_fingerprint(meters, amount, context),
+        names=names,
+        usd=None if amount.usd is None else amount.usd.micro,
+        tokens=amount.tokens,
+        calls=amount.calls,
+        owner=owner,
+        lease_seconds=lease_seconds,
+        context=context,
+    )
+    row = _hold(wanted, meters)
+    if row.result == "refused":
+        refusals = why_refused(row.refusing, amount)
+        assert refusals, "the database and the rule disagree about room"
+        return Refused(refusals)
+    if row.result == "conflict":
+        raise KeyReused(key)
+    assert row.reservation_id is not None, row
+    if row.result == "exists":
+        return AlreadyHeld(row.reservation_id, row.state, row.lapsed)
+    assert row.lease_until is not None, row
+    return Held(row.reservation_id, row.lease_until)
+
+
+def settle(
+    reservation_id: int,
+    *,
+    cost: Usd | None,
+    usage: Usage | None,
+    rates: Mapping[str, Any] | None,
+    actor: str = "settle",
+) -> Closed:
+    """Charge every meter the exact cost (row 144). The call's slot on the daily counters is never given back.
+
+    A usage nobody could read (None, all zero, inconsistent) or a cost that is None keeps the worst case
+    as unknown, with the usage stored. The same report twice changes nothing; a late one corrects an
+    unknown charge; another one raises `ClosedDifferently`.
+    """
+    problem = "missing" if usage is None else why_unusable(usage)
+    return _close(
+        Closing(
+            reservation_id=reservation_id,
+            to="settled",
+            actor=actor,
+            usd=None if cost is None or problem else cost.micro,
+            tokens=None if usage is None or problem else usage.input + usage.output,
+            usage=None if usage is None else usage_data(usage),
+            usage_quality=problem or (usage.quality if usage else ""),
+            rates=rates,
+            reason=problem,
+            thresholds=thresholds(),
+        )
+    )
+
+
+def late(
+    reservation_id: int, *, cost: Usd | None, usage: Usage | None, rates: Mapping[str, Any] | None
+) -> Closed:
+    """A report that came after the hold was given up: corrects the unknown charge, on the meters of then."""
+    return settle(reservation_id, cost=cost, usage=usage, rates=rates, actor="late")
+
+
+def refund(reservation_id: int, *, reason: str, actor: str = "refund") -> Closed:
+    """Give everything back: only when no byte left, or the answer says for sure that nothing was billed (row 123)."""
+    return _close(Closing(reservation_id=reservation_id, to="refunded", actor=actor, reason=reason))
+
+
+def keep(reservation_id: int, *, reason: str, actor: str = "keep") -> Closed:
+    """The call may have been billed and nobody knows: charge the worst case, as unknown."""
+    return _close(
+        Closing(
+            reservation_id=reservation_id, to="unknown", actor=actor, reason=reason, thresholds=thresholds()
+        )
+    )
+
+
+def release_unknown(reservation_id: int, *, by: User, reason: str) -> Closed:
+    """A person takes an unknown charge off the meters, saying why. The door has checked who may.
+
+    The call's slot stays used. A report that comes later all the same is charged.
+    """
+    if not reason.strip():
+        raise InvalidInput(
+            "reason", "a reason is needed", "Say why this call was not billed.", code="reason_needed"
+        )
+    return _close(
+        Closing(
+            reservation_id=reservation_id,
+            to="released",
+            actor=f"user {by.pk}",
+            reason=reason.strip()[:2000],
+            released_by_id=by.pk,
+        )
+    )
+
+
+def reap(now: datetime, *, actor: str = "reaper") -> int:
+    """Turn lapsed holds into unknown charges, each in its own transaction; how many. Never a refund (row 145)."""
+    _outside_transactions()
+    ledger = _ledger()
+    for count in range(REAPED_PER_SWEEP_MAX):
+        if ledger.reap_one(now, actor=actor) is None:
+            return count
+    return REAPED_PER_SWEEP_MAX
+
+
+def thresholds() -> tuple[int, ...]:
+    """The soft thresholds of this deployment, in percent."""
+    return tuple(getattr(settings, "BUDGET_THRESHOLDS", THRESHOLDS_PERCENT))
+
+
+def _checked_names(meters: Sequence[MeterKey], context: CallContext) -> tuple[str, ...]:
+    names = tuple(meter.name for meter in meters)
+    assert 1 <= len(names) == len(set(names)) <= METERS_PER_RESERVATION_MAX, f"odd meters: {names}"
+    strangers = [meter for meter in meters if meter.organization_id not in (None, context.organization_id)]
+    assert not strangers, f"another organization's meters: {strangers}"
+    return names
+
+
+def _fingerprint(meters: Sequence[MeterKey], amount: Amount, context: CallContext) -> str:
+    """What the request is, without its period: a redelivery after midnight is still the same one."""
+    facts = [
+        sorted(meter.rule_name for meter in meters),
+        None if amount.usd is None else amount.usd.micro,
+        amount.tokens,
+        amount.calls,
+        str(context.organization_id),
+        context.purpose,
+        context.model,
+    ]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+
+
+def _hold(wanted: Wanted, meters: Sequence[MeterKey]) -> HoldRow:
+    ledger = _ledger()
+    row = _hold_once(wanted)
+    if row.result == "missing":
+        ensure_meters(meters)  # in its own transaction: a hold that made rows would deadlock with another
+        row = ledger.hold(wanted)
+    assert row.result != "missing", f"no rows for {wanted.names}"
+    return row
+
+
+def _hold_once(wanted: Wanted) -> HoldRow:
+    try:
+        return _ledger().hold(wanted)
+    except IntegrityError:
+        # The same key at the same moment over other meters: now its row can be seen.
+        return _ledger().hold(wanted)
+
+
+def _close(closing: Closing) -> Closed:
+    _outside_transactions()
+    row = _ledger().close(closing)
+    if row.result == "missing":
+        raise NoSuchReservation(closing.reservation_id)
+    if row.result == "conflict":
+        raise ClosedDifferently(closing.reservation_id, row.state, closing.to)
+    if row.crossed:
+        note_crossings(row.crossed, closing.thresholds)
+    return _closed(row, closing)
+
+
+def _closed(row: CloseRow, closing: Closing) -> Closed:
+    known = row.state == "refunded" or (row.state == "settled" and closing.usd is not None)
+    charged = Usd(row.usd or 0)
+    return Closed(
+        result=row.result,
+        state=row.state,
+        charged=charged,
+        cost=charged if known else None,
+        overrun=row.overrun,
+        meters=row.meters,
+    )
+
+
+def _ledger() -> Ledger:
+    return postgres if connection.vendor == "postgresql" else sqlite
+
+
+def _outside_transactions() -> None:
+    """A hold inside a transaction could be rolled back after the call has left, and would lock its meters for as long.
+
+    As with Django's own durable blocks, the one that wraps a test does not count.
+    """
+    if any(not getattr(block, "_from_testcase", False) for block in connection.atomic_blocks):
+        raise RuntimeError("the ledger commits by itself: do not call it inside a transaction")

@@ -1,0 +1,68 @@
+"""Soft thresholds: one row per meter, unit and percent, which the domain turns into an event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from django.utils import timezone
+
+from budgets.decisions import MeterReading, Unit, thresholds_passed
+from budgets.ledger.words import THRESHOLDS_PERCENT
+from budgets.models import Meter, ThresholdCrossing
+
+TOLD_AT_ONCE_MAX = 200
+
+
+def note_crossings(meter_ids: Iterable[int], percents: Iterable[int] = THRESHOLDS_PERCENT) -> None:
+    """Write down which thresholds these meters have passed; one that is written already stays as it is.
+
+    A crash between the charge and this costs nothing: the sweep looks again.
+    """
+    now = timezone.now()
+    rows = [
+        row
+        for meter in Meter.objects.filter(pk__in=list(meter_ids))
+        for row in _crossings(meter, tuple(percents), now)
+    ]
+    ThresholdCrossing.objects.bulk_create(rows, ignore_conflicts=True)
+
+
+def untold_crossings() -> list[ThresholdCrossing]:
+    """The oldest crossings of which the domain has made no event yet; told with `mark_told`."""
+    found = (
+        ThresholdCrossing.objects.filter(told_at__isnull=True).select_related("meter").order_by("at", "pk")
+    )
+    return list(found[:TOLD_AT_ONCE_MAX])
+
+
+def mark_told(crossing: ThresholdCrossing, *, now: datetime) -> bool:
+    """True for the one caller that may make the event; in its transaction, so that both happen or none."""
+    moved = ThresholdCrossing.objects.filter(pk=crossing.pk, told_at__isnull=True).update(told_at=now)
+    return bool(moved)
+
+
+def _crossings(meter: Meter, percents: tuple[int, ...], now: datetime) -> list[ThresholdCrossing]:
+    return [
+        ThresholdCrossing(
+            organization_id=meter.organization_id,
+            meter=meter,
+            unit=unit,
+            percent=percent,
+            limit=limit,
+            spent=spent,
+            at=now,
+        )
+        for unit, limit, spent in _units(meter.reading())
+        if limit
+        for percent in thresholds_passed(limit=limit, spent=spent, percents=percents)
+    ]
+
+
+def _units(reading: MeterReading) -> list[tuple[Unit, int | None, int]]:
+    limit_usd = None if reading.limit_usd is None else reading.limit_usd.micro
+    return [
+        (Unit.USD, limit_usd, reading.spent_usd.micro),
+        (Unit.TOKENS, reading.limit_tokens, reading.spent_tokens),
+        (Unit.CALLS, reading.limit_calls, reading.spent_calls),
+    ]
