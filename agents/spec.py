@@ -101,6 +101,15 @@ class Published:
     patch_key: str
 
 
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """Something that happened during a run and is worth an event; `key` makes it happen once (row 236)."""
+
+    kind: str
+    key: str
+    data: Mapping[str, Any]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """How an attempt ended, and what it cost. `cost` is the known part; `unknown_calls` counts the rest."""
@@ -117,6 +126,7 @@ class Outcome:
     refusals: tuple[Mapping[str, Any], ...] = ()  # every meter that refused, as data
     failure_log: str = ""  # what the next attempt should know, bounded
     retry_after_seconds: float | None = None
+    noted: tuple[Noted, ...] = ()  # for the domain's events: model.retry
 
 
 class Supervisor(Protocol):

@@ -1,11 +1,161 @@
-"""The smallest valid things of the engine."""
+"""The smallest valid things of the engine, and stand-ins for what is above it and around it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Any
 
+from agents.clock import Clock
 from agents.context.packet import ContextFacts, CriterionFact, Item, Place
+from agents.models import CallState, IndexedFile, ModelCall, ToolCall, TreeIndex
+from agents.spec import Payers
+from budgets.meters import MeterKind, ensure_meters, payer_meters
+from budgets.models import Meter
+from budgets.money import Usd
+from providers.messages import ModelRequest, UserMessage
+from tenants.models import Project
+from tests.factories.tenants import make_project, make_user
+
+NOON = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
+_numbers = count(1)
+
+
+class TestClock(Clock):
+    """A clock that only moves when somebody sleeps, and remembers for how long."""
+
+    __test__ = False
+
+    def __init__(self, now: datetime = NOON) -> None:
+        self.time = now
+        self.slept: list[float] = []
+
+    def now(self) -> datetime:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.time += timedelta(seconds=seconds)
+
+
+class Onlooker:
+    """A supervisor that counts its beats, and may end the run at one of them."""
+
+    def __init__(self, *, ends_at: int = 0, end: Exception | None = None) -> None:
+        self.beats = 0
+        self._ends_at = ends_at
+        self._end = end
+
+    def beat(self) -> None:
+        self.beats += 1
+        if self._end is not None and self.beats >= self._ends_at:
+            raise self._end
+
+
+def make_payers(
+    project: Project | None = None, *, limits: dict[MeterKind, object] | None = None, **over: Any
+) -> Payers:
+    """Payers of a project; `limits` are those of their meters: `Usd`, or a number of calls."""
+    project = project or make_project()
+    user_id = over.pop("user_id", None) or make_user().pk
+    change_id = over.get("change_id")
+    meters = payer_meters(
+        organization_id=project.organization_id,
+        project_id=project.pk,
+        user_id=user_id,
+        change_id=change_id,
+        connector="main",
+        counts_daily=True,
+        now=NOON,
+    )
+    ensure_meters(meters)
+    for key in meters:
+        limit = (limits or {}).get(key.kind)
+        if limit is not None:
+            column = "limit_usd" if isinstance(limit, Usd) else "limit_calls"
+            Meter.objects.filter(name=key.name).update(**{column: limit})
+    payers = Payers(
+        organization_id=project.organization_id,
+        project_id=project.pk,
+        user_id=user_id,
+        connector="main",
+        meters=meters,
+        purpose="agent",
+        key=f"test:{next(_numbers)}",
+        tier="haiku",
+    )
+    return replace(payers, **over)
+
+
+def make_request(characters: int = 100, **over: Any) -> ModelRequest:
+    """A request that sends exactly so many characters."""
+    request = ModelRequest(
+        model="claude-sonnet-5-5", messages=(UserMessage.of("x" * characters),), output_tokens_max=1_000
+    )
+    return replace(request, **over)
+
+
+def make_model_call(payers: Payers | None = None, **over: Any) -> ModelCall:
+    payers = payers or make_payers()
+    row = ModelCall(
+        organization_id=payers.organization_id,
+        project_id=payers.project_id,
+        run_id=payers.run_id,
+        key=f"{payers.key}:{next(_numbers)}",
+        purpose=payers.purpose,
+        connector=payers.connector,
+        model="claude-haiku-5-5",
+        state=CallState.ANSWERED,
+        started_at=NOON,
+        ended_at=NOON,
+    )
+    for name, value in over.items():
+        setattr(row, name, value)
+    row.save()
+    return row
+
+
+def make_tool_call(model_call: ModelCall | None = None, **over: Any) -> ToolCall:
+    model_call = model_call or make_model_call()
+    columns = {
+        "organization_id": model_call.organization_id,
+        "run_id": model_call.run_id or model_call.pk,
+        "position": next(_numbers),
+        "model_call": 1,
+        "name": "read_file",
+        "outcome": "ok",
+        "characters_in": 17,
+        "characters_out": 40,
+        "started_at": NOON,
+        "ended_at": NOON,
+    }
+    row: ToolCall = ToolCall.objects.create(**{**columns, **over})
+    return row
+
+
+def make_tree_index(project: Project | None = None, **over: Any) -> TreeIndex:
+    columns = {
+        "project": project or make_project(),
+        "commit": f"{next(_numbers):040x}",
+        "commit_time": int(NOON.timestamp()),
+        "files_total": 1,
+        "built_at": NOON,
+    }
+    row: TreeIndex = TreeIndex.objects.create(**{**columns, **over})
+    return row
+
+
+def make_indexed_file(index: TreeIndex | None = None, **over: Any) -> IndexedFile:
+    number = next(_numbers)
+    columns = {
+        "index": index or make_tree_index(),
+        "path": f"file_{number}.py",
+        "blob": f"{number:040x}",
+        "size_bytes": 10,
+    }
+    row: IndexedFile = IndexedFile.objects.create(**{**columns, **over})
+    return row
 
 
 def make_item(**over: Any) -> Item:

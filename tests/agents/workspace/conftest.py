@@ -10,12 +10,12 @@ from agents.workspace.git import Store
 from tests.agents.workspace.helpers import commit_files
 
 
-@pytest.fixture()
+@pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "project.git").init()
 
 
-@pytest.fixture()
+@pytest.fixture
 def main(store: Store) -> str:
     """A first commit on main: text, an executable, a link, an odd name, attributes."""
     files: dict[bytes, bytes | tuple[str, bytes]] = {
