@@ -13,6 +13,7 @@ from budgets.money import AMOUNT_MICRO_MAX, ZERO, Usd
 
 TOKENS_MAX = 1_000_000_000_000
 CALLS_PER_RESERVATION_MAX = 1_000
+CALLS_LIMIT_MAX = 1_000_000_000
 
 
 class Unit(StrEnum):

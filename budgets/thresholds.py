@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
+from django.db.models import F, Q, Value
 from django.utils import timezone
 
 from budgets.decisions import MeterReading, Unit, thresholds_passed
@@ -26,6 +27,22 @@ def note_crossings(meter_ids: Iterable[int], percents: Iterable[int] = THRESHOLD
         for row in _crossings(meter, tuple(percents), now)
     ]
     ThresholdCrossing.objects.bulk_create(rows, ignore_conflicts=True)
+
+
+def note_missed_crossings(now: datetime, percents: Iterable[int]) -> None:
+    """Look again at the meters of the open periods that have passed a threshold: a crash may have lost the row."""
+    percents = tuple(percents)
+    if not percents:
+        return
+    lowest = min(percents)
+    passed = (
+        Q(limit_usd__gt=Value(0), spent_usd__gte=F("limit_usd") * lowest / 100)
+        | Q(limit_tokens__gt=0, spent_tokens__gte=F("limit_tokens") * lowest / 100)
+        | Q(limit_calls__gt=0, spent_calls__gte=F("limit_calls") * lowest / 100)
+    )
+    month, day = f"{now:%Y-%m}", f"{now:%Y-%m-%d}"
+    found = Meter.objects.filter(passed, period__in=("", month, day)).values_list("pk", flat=True)
+    note_crossings(found, percents)
 
 
 def untold_crossings() -> list[ThresholdCrossing]:

@@ -11,5 +11,4 @@ class LedgerVerdict(models.Model):
     id = models.PositiveSmallIntegerField(primary_key=True, default=1, editable=False)
     problems = models.JSONField(default=list)  # texts, bounded in number; empty: sound
     problem_count = models.PositiveIntegerField(default=0)
-    seconds = models.PositiveIntegerField(default=0)
     at = models.DateTimeField()

@@ -1,0 +1,26 @@
+"""What the books need by the clock. Each job may run twice, and anywhere."""
+
+from __future__ import annotations
+
+from celery import shared_task
+from django.utils import timezone
+
+from budgets.audit import audit_ledger
+from budgets.limits import return_expired
+from budgets.reservations import reap, thresholds
+from budgets.thresholds import note_missed_crossings
+
+
+@shared_task(name="budgets.reap", acks_late=True, ignore_result=True)
+def sweep() -> None:
+    """Lapsed holds become unknown charges; raises whose time is over return; missed thresholds are written."""
+    now = timezone.now()
+    reap(now)
+    return_expired(now)
+    note_missed_crossings(now, thresholds())
+
+
+@shared_task(name="budgets.audit", acks_late=True, ignore_result=True)
+def audit() -> None:
+    """Add up the books, and keep the verdict for the readiness probe."""
+    audit_ledger(timezone.now())
