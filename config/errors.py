@@ -5,6 +5,7 @@ What is not in the table is a bug and stays a 500.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -19,6 +20,7 @@ from rest_framework import exceptions as rest
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
+from budgets.errors import ClosedDifferently, KeyReused
 from providers.errors import ConnectorNotFound
 from tenants.errors import InvalidInput, NotVisible, RoleTooLow
 
@@ -64,6 +66,8 @@ TABLE: dict[type[Exception], Row] = {
     NotVisible: Row(404, "not_found"),
     RoleTooLow: Row(403, "role_too_low", ("needed",)),
     InvalidInput: Row(400, "invalid", ("field", "remedy")),
+    KeyReused: Row(409, "idempotency_key_reused"),
+    ClosedDifferently: Row(409, "closed_differently"),
     ConnectorNotFound: Row(409, "connector_not_found", ("name",)),
 }
 
@@ -176,7 +180,7 @@ def _rest_problem(error: Exception) -> Problem | None:
             headers["WWW-Authenticate"] = str(challenge)
         wait = getattr(error, "wait", None)
         if wait:
-            headers["Retry-After"] = str(int(wait) + 1)
+            headers["Retry-After"] = str(math.ceil(wait))
         code = str(error.get_codes()) if isinstance(error.detail, str) else error.default_code
         return Problem(status=error.status_code, code=code, detail=str(error.detail), headers=headers)
     return None

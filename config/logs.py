@@ -45,19 +45,22 @@ def configure(level: str, form: str) -> None:
 def hide_secrets(logger: Any, method: str, event: EventDict) -> EventDict:  # noqa: ARG001  # structlog's signature
     """Whatever looks like a key leaves no trace, wherever it stands in the line."""
     for name, value in event.items():
-        event[name] = HIDDEN if _is_secret(name) and value else _hidden_in(value)
+        event[name] = _hidden(name, value)
     return event
 
 
-def _is_secret(name: str) -> bool:
-    return bool(SECRET_FIELDS.search(name)) and name != "idempotency_key"
+def _hidden(name: str, value: Any) -> Any:
+    """A count such as output_tokens is a number; a secret is always text."""
+    if isinstance(value, str | bytes) and SECRET_FIELDS.search(name) and name != "idempotency_key":
+        return HIDDEN
+    return _hidden_in(value)
 
 
 def _hidden_in(value: Any) -> Any:
     if isinstance(value, str):
         return KEY_SHAPES.sub(HIDDEN, value)
     if isinstance(value, dict):
-        return {name: HIDDEN if _is_secret(str(name)) else _hidden_in(inner) for name, inner in value.items()}
+        return {name: _hidden(str(name), inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_hidden_in(inner) for inner in value]
     return value

@@ -112,7 +112,9 @@ class Supervisor:
             if one.process.poll() is None:
                 one.process.terminate()
         deadline = time.monotonic() + STOP_SECONDS_MAX
-        while time.monotonic() < deadline and any(one.process.poll() is None for one in self._running.values()):
+        while time.monotonic() < deadline and any(
+            one.process.poll() is None for one in self._running.values()
+        ):
             self._pass_lines_on(0.05)
         for one in self._running.values():
             if one.process.poll() is None:
@@ -168,7 +170,7 @@ def die_with_parent(number: int = signal.SIGKILL) -> None:
 
 
 def _answers(host: str, port: int) -> bool:
-    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # asked, not bound
     try:
         with socket.create_connection((reachable, port), timeout=0.2):
             return True

@@ -31,8 +31,12 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
-        parser.add_argument("--port", type=int, default=PORT, help="the next free one is taken when it is busy")
-        parser.add_argument("--demo", action="store_true", help="make the demo organization and its Changes first")
+        parser.add_argument(
+            "--port", type=int, default=PORT, help="the next free one is taken when it is busy"
+        )
+        parser.add_argument(
+            "--demo", action="store_true", help="make the demo organization and its Changes first"
+        )
 
     def handle(self, *_: Any, **options: Any) -> None:
         if "MAKELEVEL" in os.environ:
@@ -53,7 +57,13 @@ class Command(BaseCommand):
 
 def _programs(host: str, port: int) -> list[Program]:
     python = [sys.executable, "-m"]
-    quiet = ["--loglevel", settings.PLANE.log_level, "--without-gossip", "--without-mingle", "--without-heartbeat"]
+    quiet = [
+        "--loglevel",
+        settings.PLANE.log_level,
+        "--without-gossip",
+        "--without-mingle",
+        "--without-heartbeat",
+    ]
     worker = [*python, "celery", "-A", "config.celery", "--quiet", "worker", *quiet]
     # Asked to stop, a worker gives its jobs a few seconds, then cuts them: their leases bring them back.
     cut = {"REMIT_PROCESS": "worker", "REMAP_SIGTERM": "SIGQUIT", "PYTHONWARNINGS": ROOT_IS_FINE_HERE}
@@ -106,7 +116,9 @@ def _free_port(host: str, wanted: int) -> int:
             try:
                 probe.bind((host, port))
             except PermissionError as error:
-                raise CommandError(f"port {port} of {host}: {error.strerror}. Choose one above 1023.") from None
+                raise CommandError(
+                    f"port {port} of {host}: {error.strerror}. Choose one above 1023."
+                ) from None
             except OSError as error:
                 if error.errno != 98:  # in use
                     raise CommandError(f"cannot listen on {host}: {error.strerror or error}") from None

@@ -1,0 +1,53 @@
+"""/healthz and /readyz."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from django.db import connection
+from django.test import Client
+
+from config.env import Plane
+
+
+def test_alive_needs_nothing(client: Client) -> None:
+    assert client.get("/healthz").content == b"ok\n"
+
+
+@pytest.mark.django_db
+def test_ready_names_each_part(client: Client) -> None:
+    response = client.get("/readyz")
+    assert response.status_code == 200, response.json()
+    assert response.json()["ready"] is True
+    assert {"database", "migrations", "broker", "storage"} <= set(response.json()["parts"])
+
+
+@pytest.mark.django_db
+def test_a_migration_that_is_not_applied_is_not_ready(client: Client) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM django_migrations WHERE app = 'sessions'")
+    response = client.get("/readyz")
+    assert response.status_code == 503
+    assert response.json()["parts"]["migrations"]["state"] == "down"
+    assert "manage.py migrate" in response.json()["parts"]["migrations"]["detail"]
+
+
+@pytest.mark.django_db
+def test_a_folder_that_is_gone_is_not_ready(
+    client: Client, with_plane: Callable[..., Plane], tmp_path: Path
+) -> None:
+    with_plane(data_dir=tmp_path / "gone", redis_url="")
+    response = client.get("/readyz")
+    assert response.status_code == 503
+    assert response.json()["parts"]["broker"]["state"] == "down"
+
+
+@pytest.mark.django_db
+def test_a_store_that_does_not_answer_is_not_ready_and_tells_no_secret(
+    client: Client, with_plane: Callable[..., Plane]
+) -> None:
+    with_plane(redis_url="")
+    response = client.get("/readyz")
+    assert "secret" not in response.content.decode()
