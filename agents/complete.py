@@ -73,10 +73,12 @@ def ask(
     gateway: Gateway | None = None,
     supervisor: Supervisor | None = None,
     clock: Clock = WALL,
+    tab: Tab | None = None,
     seconds_max: float = CALL_SECONDS_MAX,
 ) -> Answer:
     """One metered question, asked a second time after a passing error. `payers.key` must be new for each question.
 
+    `tab` lets a caller see what a question cost that failed.
     Raises `StopRun`: a refused budget with its refusals; held money in the way with the note `held`;
     transport errors with their names; a refusal of the model as `refused`.
     """
@@ -84,7 +86,7 @@ def ask(
     choice = model_for_question(
         question.tier, allow_opus=settings.PLANE.allow_opus, output_tokens_max=question.output_tokens_max
     )
-    tab = Tab(calls_max=CALLS_PER_QUESTION_MAX)
+    tab = tab or Tab(calls_max=CALLS_PER_QUESTION_MAX)
 
     def build(number: int) -> ModelRequest:
         return _request(question, choice, payers, number)

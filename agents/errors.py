@@ -3,7 +3,8 @@
 AgentError
 ├── StopRun     the run is over, with the reason that its rows will carry
 │   └── CallFailed  the provider failed or refused; says whether asking once more may help
-├── HelperOutputError  a helper's answer stayed invalid, or could not be asked for
+├── HelperMisconfigured  a helper that cannot be asked as it is set up; nothing was sent
+├── HelperOutputError    a helper's answer stayed invalid, or could not be asked for
 ├── NoSandbox   this host has no sandbox tier; commands are refused, files and git still work
 └── GitError    git said no
     ├── MergeConflict   two sides do not merge: a normal result with its paths
@@ -48,6 +49,14 @@ class CallFailed(StopRun):
     ) -> None:
         super().__init__(end, note, retry_after_seconds=retry_after_seconds)
         self.again = again
+
+
+class HelperMisconfigured(AgentError):
+    """What is wrong with a helper's role, profile or schemas. `code` is a stable word."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
 
 
 class HelperOutputError(AgentError):
