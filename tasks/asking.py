@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import uuid4
+
+from django.utils import timezone
 
 from agents.complete import Answer, Question, ask
 from agents.errors import StopRun
@@ -14,7 +15,7 @@ from agents.spec import HELD
 from routing.words import BUDGET, TRANSPORT, Tier
 from tasks.events import record, write_receipt
 from tasks.fence import QUESTION_LEASE_SECONDS, RESUMED_STATES, WorkHold
-from tasks.funding import payers_for
+from tasks.funding import payers_for, stop_change
 from tasks.models import Change, Trunk
 from tasks.questions import ChangeFacts
 from tasks.states import ChangeState
@@ -22,6 +23,7 @@ from tasks.transitions import move_change
 
 WORK_DELAYS_MAX = 6
 WORK_DELAY_SECONDS = 5  # doubled each time: 5, 10, 20, ... 160
+FAILURE_CHARACTERS_MAX = 1_000
 HELD_DELAY_SECONDS = 10
 HELD_DELAYS_MAX = 60
 assert HELD_DELAYS_MAX >= WORK_DELAYS_MAX
@@ -46,12 +48,11 @@ def ask_role(
     Each asking has a key of its own: a question of a worker that died may have been paid, and stays held.
     `hold` is the work that this question belongs to; its lease must outlive the answer.
     """
-    if hold is not None:
-        hold.renew(now, seconds=QUESTION_LEASE_SECONDS)
     payers = payers_for(
         change,
         purpose=role.name,
         key=f"{role.name}:{change.pk}:{uuid4().hex}",
+        tier=role.tier,
         counts_daily=role.counts_daily,
         now=now,
     )
@@ -62,7 +63,17 @@ def ask_role(
         tier=role.tier,
         output_tokens_max=role.output_tokens_max,
     )
-    return ask(question, payers)
+    return ask(question, payers, supervisor=None if hold is None else _Asking(hold))
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """The engine's supervisor of a question: before each call the lease is made long enough to outlive it."""
+
+    hold: WorkHold
+
+    def beat(self) -> None:
+        self.hold.renew(timezone.now(), seconds=QUESTION_LEASE_SECONDS)
 
 
 def facts_of(change: Change) -> ChangeFacts:
@@ -105,29 +116,14 @@ def _delay(change: Change, work: str, stop: StopRun, *, seconds: float, now: dat
 
 
 def _block(change: Change, work: str, stop: StopRun, *, now: datetime) -> None:
-    detail: dict[str, Any] = {
-        "work": work,
-        "refusals": [dict(refusal) for refusal in stop.refusals],
-        "at": now.isoformat(),
-    }
-    move_change(
-        change,
-        ChangeState.BUDGET_BLOCKED,
-        because=stop.end.value,
-        now=now,
-        also={
-            "stop_limit": stop.end.value,
-            "stop_detail": detail,
-            "work_key": "",
-            "not_before": _turn_of(stop.refusals),
-            "work_delays": 0,
-        },
+    stop_change(change, stop.end.value, work=work, refusals=stop.refusals, now=now)
+    Change.objects.filter(pk=change.pk).update(
+        work_key="", not_before=_turn_of(stop.refusals), work_delays=0
     )
-    write_receipt("stop", stop.end.value, change=change, reasons=[work], detail=detail, now=now)
 
 
 def _fail(change: Change, work: str, stop: StopRun, *, now: datetime) -> None:
-    failure = f"{work} stopped: {stop.end.value}" + (f" ({stop.note[:1_000]})" if stop.note else "")
+    failure = f"{work} stopped: {stop.note[:FAILURE_CHARACTERS_MAX] or stop.end.value}"
     move_change(
         change,
         ChangeState.FAILED,

@@ -1,0 +1,180 @@
+"""Main moves by compare-and-swap: objects, then the ref, then the rows. A crash in between is mended by asking again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models import F
+
+from agents.errors import LostRef
+from agents.index import build_index
+from agents.workspace.git import store_for
+from tasks.errors import IllegalMove
+from tasks.events import record, write_receipt
+from tasks.fence import make_due
+from tasks.models import Candidate, Change, Trunk
+from tasks.states import CandidateState, ChangeState
+from tasks.transitions import locked_change, move_candidate, move_change
+from tenants.audit import note
+from tenants.models import User
+
+TRUNKS_INDEXED_MAX = 20  # in one sweep
+
+
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    generation: int
+    commit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """Main moved since this Candidate was composed: the Change is composed anew, nothing was forced."""
+
+    main: str
+
+
+def promote(candidate: Candidate, *, by: User | None, now: datetime) -> Promoted | Stale:
+    """Make a Candidate that passed the project's main branch. `by` None: the project promotes by itself.
+
+    Safe to repeat: whoever comes second, or after a crash, finds it done. Raises IllegalMove for a
+    Candidate that did not pass, or that is not the newest of its Change.
+    """
+    _may_be_promoted(candidate)
+    project_id = candidate.change.project_id
+    settle_trunk(project_id, now=now)
+    candidate.refresh_from_db()
+    if candidate.state != CandidateState.PROMOTED:
+        # Said before the ref moves: whoever mends a crash then knows who promoted.
+        Candidate.objects.filter(pk=candidate.pk).update(promoted_by=by)
+        store = store_for(project_id)
+        try:
+            if candidate.commit != candidate.base_commit:
+                store.promote(candidate.commit, candidate.base_commit, candidate.pk)
+        except LostRef:
+            pass  # who moved it is read below
+        if store.commit_of_main() != candidate.commit:
+            _stale(candidate, now=now)
+        else:
+            _write_rows(candidate, now=now)
+    if candidate.state != CandidateState.PROMOTED:
+        return Stale(store_for(project_id).commit_of_main() or "")
+    trunk = index_trunk(project_id)
+    return Promoted(trunk.generation, candidate.commit)
+
+
+def settle_trunk(project_id: object, *, now: datetime) -> Trunk:
+    """Bring the row to where git's main is: a worker may have died between the ref and the row."""
+    trunk: Trunk = Trunk.objects.get(project_id=project_id)
+    main = store_for(trunk.project_id).commit_of_main()
+    if main is None or main == trunk.commit:
+        return trunk
+    passed = Candidate.objects.filter(
+        change__project_id=project_id, state=CandidateState.PASSED, base_commit=trunk.commit, commit=main
+    )
+    candidate: Candidate | None = passed.select_related("change__project").first()
+    if candidate is not None:
+        _write_rows(candidate, now=now)
+    else:
+        _advance(trunk.project_id, old=trunk.commit, new=main, now=now)
+    trunk.refresh_from_db()
+    return trunk
+
+
+def index_trunk(project_id: object) -> Trunk:
+    """Build the file index of the newest tree (row 212). Building it twice changes nothing."""
+    trunk: Trunk = Trunk.objects.get(project_id=project_id)
+    if trunk.indexed_generation < trunk.generation:
+        build_index(trunk.project_id, trunk.commit)
+        Trunk.objects.filter(pk=trunk.pk, indexed_generation__lt=trunk.generation).update(
+            indexed_generation=trunk.generation
+        )
+        trunk.refresh_from_db()
+    return trunk
+
+
+def index_trunks_behind() -> int:
+    """For the sweep: a worker may have died between the promotion and its index."""
+    behind = Trunk.objects.filter(indexed_generation__lt=F("generation"))
+    ids = list(behind.values_list("project_id", flat=True)[:TRUNKS_INDEXED_MAX])
+    for project_id in ids:
+        index_trunk(project_id)
+    return len(ids)
+
+
+def _may_be_promoted(candidate: Candidate) -> None:
+    change = candidate.change
+    newest = change.candidates.order_by("-number").first()
+    if candidate.state == CandidateState.PROMOTED:
+        return
+    if candidate.state != CandidateState.PASSED or candidate != newest:
+        raise IllegalMove(candidate, CandidateState.PROMOTED)
+    if change.state not in (ChangeState.READY, ChangeState.COMPOSING):
+        raise IllegalMove(change, ChangeState.PROMOTED)
+
+
+@transaction.atomic
+def _write_rows(candidate: Candidate, *, now: datetime) -> None:
+    """The second of two promoters finds the rows written, and writes nothing."""
+    change = locked_change(candidate.change_id)
+    fresh: Candidate = Candidate.objects.get(pk=candidate.pk)
+    if fresh.state == CandidateState.PROMOTED:
+        candidate.refresh_from_db()
+        return
+    by = fresh.promoted_by
+    generation = _advance(change.project_id, old=fresh.base_commit, new=fresh.commit, now=now)
+    move_candidate(fresh, CandidateState.PROMOTED, because="promoted", now=now)
+    move_change(
+        change, ChangeState.PROMOTED, because="promoted", now=now, also={"work_key": "", "not_before": None}
+    )
+    detail = {
+        "candidate": fresh.number,
+        "from": fresh.base_commit,
+        "to": fresh.commit,
+        "generation": generation,
+        "by": str(by.pk) if by else None,
+    }
+    reasons = ["by_person" if by else "by_project_rule", "every_criterion_passed"]
+    write_receipt("promotion", "promoted", change=change, reasons=reasons, detail=detail, now=now)
+    key = f"trunk.promoted:{fresh.pk}"
+    record("trunk.promoted", change=change, data=detail, key=key, now=now)
+    note(
+        change.organization,
+        by,
+        "change.promoted",
+        change.key,
+        before={"commit": fresh.base_commit},
+        after={"commit": fresh.commit, "generation": generation},
+    )
+    candidate.refresh_from_db()
+
+
+def _advance(project_id: object, *, old: str, new: str, now: datetime) -> int:
+    """One generation on, from the commit we knew. Without a row that still knows it, somebody wrote it already."""
+    trunk = Trunk.objects.filter(project_id=project_id)
+    if old != new:
+        trunk.filter(commit=old).update(commit=new, generation=F("generation") + 1, updated_at=now)
+    generation: int = trunk.values_list("generation", flat=True).get()
+    return generation
+
+
+@transaction.atomic
+def _stale(candidate: Candidate, *, now: datetime) -> None:
+    change = locked_change(candidate.change_id)
+    fresh: Candidate = Candidate.objects.get(pk=candidate.pk)
+    if fresh.state == CandidateState.PASSED:
+        move_candidate(fresh, CandidateState.STALE, because="main_moved", now=now)
+        if change.state == ChangeState.READY:
+            move_change(change, ChangeState.COMPOSING, because="main_moved", now=now)
+        detail = {"candidate": fresh.number, "base": fresh.base_commit}
+        write_receipt("promotion", "stale", change=change, reasons=["main_moved"], detail=detail, now=now)
+        make_due(change, now=now)
+    candidate.refresh_from_db()
+
+
+def newest_candidate(change: Change) -> Candidate | None:
+    """The one that people look at and may promote."""
+    candidate: Candidate | None = change.candidates.order_by("-number").first()
+    return candidate
