@@ -8,11 +8,11 @@ from django.db import transaction
 from django.db.models import F
 
 from budgets.limits import set_limit
-from budgets.meters import MeterKind
+from budgets.keys import MeterKind
 from tasks.errors import IllegalMove, NotStopped
 from tasks.events import record
 from tasks.fence import make_due
-from tasks.funding import reopen_task
+from tasks.raises import reopen_task
 from tasks.models import Change, Criterion, Task, Trunk
 from tasks.states import ENDED_CHANGES, ChangeState, TaskState
 from tasks.transitions import locked_change, move_change, move_task

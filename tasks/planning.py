@@ -6,15 +6,18 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
 from agents.complete import Answer
 from agents.errors import StopRun
 from agents.workspace.git import store_for
+from budgets.money import Usd
 from routing.words import Tier
 from tasks.asking import Role, ask_role, facts_of, source_of, stop_work
 from tasks.errors import IllegalMove
+from tasks.estimates import range_of
 from tasks.events import record, write_receipt
 from tasks.fence import WorkHold, make_due
 from tasks.models import Change, Dependency, Task
@@ -83,6 +86,17 @@ def plan_again(change: Change, *, by: User, reason: str = "", now: datetime) -> 
     note(locked.organization, by, "plan.rejected", locked.key, reason=reason)
     make_due(locked, now=now)
     change.refresh_from_db()
+
+
+def estimate_plan(plan: Plan) -> tuple[Usd, Usd]:
+    """What the plan will probably cost, low and high: shown before a person approves it."""
+    return range_of(plan, allow_opus=settings.PLANE.allow_opus)
+
+
+def plan_on(change: Change) -> Plan | None:
+    """The plan that the Change carries, or None when it has none."""
+    plan = plan_of(change.plan) if change.plan is not None else None
+    return plan if isinstance(plan, Plan) else None
 
 
 @transaction.atomic
