@@ -117,9 +117,7 @@ def _delay(change: Change, work: str, stop: StopRun, *, seconds: float, now: dat
 
 def _block(change: Change, work: str, stop: StopRun, *, now: datetime) -> None:
     stop_change(change, stop.end.value, work=work, refusals=stop.refusals, now=now)
-    Change.objects.filter(pk=change.pk).update(
-        work_key="", not_before=_turn_of(stop.refusals), work_delays=0
-    )
+    Change.objects.filter(pk=change.pk).update(work_key="", not_before=_turn_of(stop.refusals), work_delays=0)
 
 
 def _fail(change: Change, work: str, stop: StopRun, *, now: datetime) -> None:
@@ -134,7 +132,7 @@ def _fail(change: Change, work: str, stop: StopRun, *, now: datetime) -> None:
     write_receipt("failure", stop.end.value, change=change, reasons=[work], now=now)
 
 
-def _turn_of(refusals: Sequence[Mapping[str, Any]]) -> datetime | None:
+def _turn_of(refusals: Sequence[Mapping[str, object]]) -> datetime | None:
     """When every refusing meter begins a new period: then the work is due by itself. None: a person must act."""
     ends = [str(refusal.get("ends_at") or "") for refusal in refusals]
     if not ends or not all(ends):

@@ -35,7 +35,7 @@ def compose(hold: WorkHold) -> None:
     change: Change = Change.objects.select_related("project").get(pk=hold.change_id)
     store = store_for(change.project_id)
     layers = changesets_in_order(change)
-    candidate = _begin(hold, store, layers, now=now)
+    candidate = _begin(hold, layers, now=now)
     try:
         commit = store.stack(candidate.base_commit, [one.commit for one in layers], _date(change))
     except MergeConflict as conflict:
@@ -66,9 +66,7 @@ def changesets_in_order(change: Change) -> list[ChangeSet]:
     needs: dict[UUID, set[UUID]] = {task.pk: set() for task in tasks}
     for edge in Dependency.objects.filter(task__in=tasks, on__in=tasks):
         needs[edge.task_id].add(edge.on_id)
-    layers = {
-        task_id: Layer(task_id, row.pk, row.commit, row.created_at) for task_id, row in newest.items()
-    }
+    layers = {task_id: Layer(task_id, row.pk, row.commit, row.created_at) for task_id, row in newest.items()}
     ordered = in_order(
         frozenset(needs), needs={task: frozenset(on) for task, on in needs.items()}, layers=layers
     )
@@ -83,7 +81,7 @@ class Routed:
     onto: tuple[Task, ...]
 
 
-def _begin(hold: WorkHold, store: Store, layers: list[ChangeSet], *, now: datetime) -> Candidate:
+def _begin(hold: WorkHold, layers: list[ChangeSet], *, now: datetime) -> Candidate:
     """Read the newest main first; a candidate that a killed worker left behind is stale."""
     change: Change = Change.objects.get(pk=hold.change_id)
     trunk = settle_trunk(change.project_id, now=now)
@@ -138,7 +136,11 @@ def _conflict(
     }
     with hold.writing():
         move_candidate(
-            candidate, CandidateState.CONFLICT, because="merge_conflict", now=now, also={"conflicts": [report]}
+            candidate,
+            CandidateState.CONFLICT,
+            because="merge_conflict",
+            now=now,
+            also={"conflicts": [report]},
         )
     integrate(hold, collision_between(losing, merged, paths))
 
@@ -166,7 +168,13 @@ def _passed(hold: WorkHold, candidate: Candidate, evidence: Evidence, *, now: da
 
 
 def _failed(
-    hold: WorkHold, candidate: Candidate, layers: list[ChangeSet], evidence: Evidence, vetoed: str, *, now: datetime
+    hold: WorkHold,
+    candidate: Candidate,
+    layers: list[ChangeSet],
+    evidence: Evidence,
+    vetoed: str,
+    *,
+    now: datetime,
 ) -> None:
     """The last Task is done again once, on top of all others and with the evidence; then a person decides."""
     because = "invariant_broken" if vetoed else "criterion_failed"
@@ -191,7 +199,13 @@ def _failed(
             else:
                 detail = {"candidate": candidate.number, "task": again.task.key}
                 write_receipt(
-                    "retry", "reopened", change=change, task=again.task, reasons=[because], detail=detail, now=now
+                    "retry",
+                    "reopened",
+                    change=change,
+                    task=again.task,
+                    reasons=[because],
+                    detail=detail,
+                    now=now,
                 )
                 return
         also = {"failure": problem, "work_key": "", "not_before": None, "work_delays": 0}
@@ -206,15 +220,15 @@ def _who_again(layers: list[ChangeSet]) -> Routed | None:
         return None
     last = layers[-1].task
     others = [layer.task for layer in layers[:-1]]
-    built_on = set(
-        Dependency.objects.filter(task__in=[*others, last]).values_list("on_id", flat=True)
-    )
+    built_on = set(Dependency.objects.filter(task__in=[*others, last]).values_list("on_id", flat=True))
     return Routed(last, tuple(task for task in others if task.pk not in built_on))
 
 
 def _note(evidence: Evidence, vetoed: str) -> str:
     if vetoed:
-        return f"The whole change was put together, and the integration judge found a broken invariant: {vetoed}"
+        return (
+            f"The whole change was put together, and the integration judge found a broken invariant: {vetoed}"
+        )
     output = evidence.output[-NOTE_OUTPUT_CHARACTERS_MAX:]
     said = f"The whole change was put together, and this criterion failed: {evidence.problem}."
     return f"{said} Mend it in the workspace, which holds everybody's work. The end of the output:\n{output}"

@@ -7,13 +7,13 @@ from datetime import datetime
 from django.db import transaction
 from django.db.models import F
 
-from budgets.limits import set_limit
 from budgets.keys import MeterKind
+from budgets.limits import set_limit
 from tasks.errors import IllegalMove, NotStopped
 from tasks.events import record
 from tasks.fence import make_due
+from tasks.models import Change, Criterion, Trunk
 from tasks.raises import reopen_task
-from tasks.models import Change, Criterion, Task, Trunk
 from tasks.states import ENDED_CHANGES, ChangeState, TaskState
 from tasks.transitions import locked_change, move_change, move_task
 from tasks.wake import wake_task

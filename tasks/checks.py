@@ -6,11 +6,11 @@ import shlex
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from agents.workspace.checkout import open_checkout
 from django.utils import timezone
 
 from agents import archive
 from agents.errors import GitError, NoSandbox
-from agents.workspace.checkout import open_checkout
 from agents.workspace.git import Store
 from agents.workspace.trees import with_paths_of
 from tasks.events import record
@@ -99,11 +99,11 @@ def ask_judge(hold: WorkHold, candidate: Candidate, store: Store) -> str:
     return said or "no reason given"
 
 
-def _check(
-    hold: WorkHold, candidate: Candidate, store: Store, criterion: Criterion, restored: str
-) -> Check:
+def _check(hold: WorkHold, candidate: Candidate, store: Store, criterion: Criterion, restored: str) -> Check:
     started_at = timezone.now()
-    check = Check(candidate=candidate, criterion=criterion, commit=candidate.commit, command=criterion.command)
+    check = Check(
+        candidate=candidate, criterion=criterion, commit=candidate.commit, command=criterion.command
+    )
     if criterion.command:
         ran = _run(hold, candidate, store, candidate.commit, criterion)
         check.verdict, check.exit_code = ran.verdict, ran.exit_code

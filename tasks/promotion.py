@@ -1,15 +1,15 @@
-"""Main moves by compare-and-swap: objects, then the ref, then the rows. A crash in between is mended by asking again."""
+"""Main moves by compare-and-swap: objects, the ref, the rows. A crash in between is mended by asking again."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
 
+from agents.index import build_index
 from django.db import transaction
 from django.db.models import F
 
 from agents.errors import LostRef
-from agents.index import build_index
 from agents.workspace.git import store_for
 from tasks.errors import IllegalMove
 from tasks.events import record, write_receipt

@@ -33,7 +33,7 @@ class Unreadable:
 
 
 def read_plan(text: str, *, cut_off: bool = False) -> Plan | PlanRefused:
-    """A planner's answer as a plan. Cut off, not JSON, doubled keys, NaN, circles: refused with every reason (C84-C88)."""
+    """A planner's answer as a plan. What is cut off, no JSON or goes in circles is refused (C84 to C88)."""
     found = extract_object(text, cut_off=cut_off)
     if not isinstance(found, Found):
         return PlanRefused((str(found),))

@@ -47,7 +47,13 @@ def with_paths_of(store: Store, commit: str, other: str, paths: Iterable[str]) -
 
 def _tree(store: Store, index: Path, entries: list[bytes]) -> str:
     environment = {"GIT_INDEX_FILE": str(index)}
-    store.git("update-index", "-z", "--index-info", stdin=b"".join(entry + b"\0" for entry in entries), more=environment)
+    store.git(
+        "update-index",
+        "-z",
+        "--index-info",
+        stdin=b"".join(entry + b"\0" for entry in entries),
+        more=environment,
+    )
     return store.git("write-tree", more=environment).out.decode().strip()
 
 

@@ -22,7 +22,9 @@ class Command(BaseCommand):
         parser.add_argument("--organization", required=True, help="its short name, as in addresses")
         parser.add_argument("--name", required=True, help="what people call the project")
         parser.add_argument("--slug", default="", help="its short name; made from --name when left out")
-        parser.add_argument("--from", dest="source", required=True, help="a folder, a .bundle file, or an address")
+        parser.add_argument(
+            "--from", dest="source", required=True, help="a folder, a .bundle file, or an address"
+        )
 
     def handle(self, *_: Any, **options: Any) -> None:
         organization = Organization.objects.filter(slug=options["organization"]).first()

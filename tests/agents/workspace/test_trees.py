@@ -40,4 +40,6 @@ def test_paths_can_be_put_back_to_another_commit(store: Store) -> None:
 def test_a_path_that_the_other_commit_lacks_is_left_out(store: Store) -> None:
     base = commit_files(store, {"app.py": b"1\n"}, message="Base\n", at=AT)
     work = commit_files(store, {"app.py": b"1\n", "ci.yml": b"x\n"}, message="Work\n", at=AT)
-    assert [file.path for file in store.tree_files(with_paths_of(store, work, base, ["ci.yml"]))] == ["app.py"]
+    assert [file.path for file in store.tree_files(with_paths_of(store, work, base, ["ci.yml"]))] == [
+        "app.py"
+    ]
