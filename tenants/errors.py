@@ -1,9 +1,11 @@
 """What can be wrong at a tenant's door.
 
 TenantError
-├── NotVisible    the row is another tenant's, or is not there: both look the same (404)
-├── RoleTooLow    visible, but the role does not reach (403)
-└── InvalidInput  a field that cannot be accepted, with the remedy (400)
+├── NotVisible      the row is another tenant's, or is not there: both look the same (404)
+├── RoleTooLow      visible, but the role does not reach (403)
+├── InvalidInput    a field that cannot be accepted, with the remedy (400)
+├── KeyReused       an idempotency key came with another request than the first time (409)
+└── KeyInProgress   an idempotency key whose first request has not answered (409)
 """
 
 from __future__ import annotations
@@ -43,3 +45,24 @@ class InvalidInput(TenantError):
         self.problem = problem
         self.remedy = remedy
         self.code = code
+
+
+class KeyReused(TenantError):
+    """The key belongs to another request. Nothing was done."""
+
+    code = "idempotency_key_reused"
+
+    def __init__(self) -> None:
+        super().__init__("this Idempotency-Key was used for another request; use a new one")
+
+
+class KeyInProgress(TenantError):
+    """The first request with the key has not answered. Nothing was done this time."""
+
+    code = "idempotency_in_progress"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the first request with this Idempotency-Key has not answered yet; if it never does, "
+            "look whether it took effect before you use a new key"
+        )

@@ -1,0 +1,149 @@
+"""A POST that is sent twice happens once: `Idempotency-Key` keeps what the first one answered."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, ClassVar
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.utils.encoders import JSONEncoder
+from rest_framework.views import APIView
+
+from tenants.errors import InvalidInput, KeyInProgress, KeyReused
+from tenants.models import IdempotencyRecord, User
+
+KEY_HEADER = "Idempotency-Key"
+REPLAYED_HEADER = "Idempotency-Replayed"
+KEY_CHARACTERS_MAX = 200
+KEPT_HOURS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The key is ours: do the work, then `finish` or `release`."""
+
+    record_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What the first request answered."""
+
+    status: int
+    body: Any
+
+
+def claim(user: User, key: str, fingerprint: str, *, now: datetime) -> Claimed | Replay:
+    """Take the key, or the answer it already has. Raises KeyReused or KeyInProgress.
+
+    The unique constraint decides between two that come at once. An unfinished claim stays
+    one for `KEPT_HOURS`: whether its work took effect is unknown, so it is not done again.
+    """
+    IdempotencyRecord.objects.filter(
+        user=user, key=key, created_at__lt=now - timedelta(hours=KEPT_HOURS)
+    ).delete()
+    try:
+        with transaction.atomic():
+            record = IdempotencyRecord.objects.create(user=user, key=key, fingerprint=fingerprint)
+    except IntegrityError:
+        return _answered(user, key, fingerprint)
+    return Claimed(record.pk)
+
+
+def finish(claimed: Claimed, *, status: int, body: Any) -> None:
+    """Keep what was answered."""
+    IdempotencyRecord.objects.filter(pk=claimed.record_id).update(status=status, body=body)
+
+
+def release(claimed: Claimed) -> None:
+    """Give the key back: the request was refused, so nothing was done that a repetition could do twice."""
+    IdempotencyRecord.objects.filter(pk=claimed.record_id, status__isnull=True).delete()
+
+
+def forget_old(*, now: datetime) -> int:
+    """Delete what no client may count on any more; for a daily job."""
+    old = IdempotencyRecord.objects.filter(created_at__lt=now - timedelta(hours=KEPT_HOURS))
+    return old.delete()[0]
+
+
+def fingerprint_of(request: Request, user: User) -> str:
+    """The request as far as it can cause anything: the token's organization is part of it."""
+    http = request._request
+    parts = (http.method or "", http.get_full_path(), str(user.token_organization_id or ""))
+    digest = hashlib.sha256("\n".join(parts).encode())
+    digest.update(b"\n" + http.body)
+    return digest.hexdigest()
+
+
+class _Replayed(Exception):  # no error: it carries an answer out of `initial`
+    def __init__(self, replay: Replay) -> None:
+        self.replay = replay
+
+
+class IdempotentPosts(APIView):
+    """Put before APIView: every POST with the header is done once and answered the same again.
+
+    Successes are kept; a refusal changed nothing and is judged anew. `kept_out` names
+    top-level fields that are shown once and never stored, such as a token's plain text:
+    a replay has null there.
+    """
+
+    kept_out: ClassVar[Iterable[str]] = ()
+    _claimed: Claimed | None = None
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        key = request.headers.get(KEY_HEADER)
+        if request.method != "POST" or key is None:
+            return
+        assert isinstance(request.user, User), "permissions let nobody else reach a POST"
+        found = claim(request.user, _sane(key), fingerprint_of(request, request.user), now=timezone.now())
+        if isinstance(found, Replay):
+            raise _Replayed(found)
+        self._claimed = found
+
+    def handle_exception(self, exc: Exception) -> Response:
+        if isinstance(exc, _Replayed):
+            return Response(exc.replay.body, status=exc.replay.status, headers={REPLAYED_HEADER: "true"})
+        # An error nobody foresaw may have left something behind: its claim stays, unanswered.
+        return super().handle_exception(exc)
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Response:
+        claimed, self._claimed = self._claimed, None
+        if claimed is not None:
+            if response.status_code < 400:
+                finish(claimed, status=response.status_code, body=self._kept(response.data))
+            elif response.status_code < 500:
+                release(claimed)
+        final: Response = super().finalize_response(request, response, *args, **kwargs)
+        return final
+
+    def _kept(self, data: Any) -> Any:
+        plain = json.loads(json.dumps(data, cls=JSONEncoder))
+        if isinstance(plain, dict):
+            plain |= {name: None for name in self.kept_out if name in plain}
+        return plain
+
+
+def _answered(user: User, key: str, fingerprint: str) -> Replay:
+    record = IdempotencyRecord.objects.filter(user=user, key=key).first()
+    if record is not None and record.fingerprint != fingerprint:
+        raise KeyReused
+    if record is None or record.status is None:  # released this moment, or still at work
+        raise KeyInProgress
+    return Replay(record.status, record.body)
+
+
+def _sane(key: str) -> str:
+    if not 1 <= len(key) <= KEY_CHARACTERS_MAX or not key.isascii() or not key.isprintable():
+        raise InvalidInput(
+            KEY_HEADER, "cannot be used", f"Send 1 to {KEY_CHARACTERS_MAX} printable ASCII characters."
+        )
+    return key
