@@ -22,7 +22,7 @@ from rest_framework.views import set_rollback
 
 from budgets.errors import ClosedDifferently, KeyReused
 from providers.errors import ConnectorNotFound
-from tenants.errors import InvalidInput, NotVisible, RoleTooLow
+from tenants.errors import InvalidInput, NotVisible, RequestInProgress, RequestKeyReused, RoleTooLow
 
 PROBLEM_TYPE = "application/problem+json"
 ERRORS_IN_ONE_ANSWER_MAX = 50
@@ -68,6 +68,8 @@ TABLE: dict[type[Exception], Row] = {
     InvalidInput: Row(400, "invalid", ("field", "remedy")),
     KeyReused: Row(409, "idempotency_key_reused"),
     ClosedDifferently: Row(409, "closed_differently"),
+    RequestKeyReused: Row(409, RequestKeyReused.code),
+    RequestInProgress: Row(409, RequestInProgress.code),
     ConnectorNotFound: Row(409, "connector_not_found", ("name",)),
 }
 

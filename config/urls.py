@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path
+from django.views.generic import RedirectView
 
 from config import health
+from tenants import api as tenants_api
+from tenants import pages as tenants_pages
 
 handler400 = "config.errors.bad_request"
 handler403 = "config.errors.forbidden"
 handler404 = "config.errors.not_found"
 handler500 = "config.errors.server_error"
 
+# Every app lists its own routes; this is the one namespace of the version.
+api_v1: list[URLPattern | URLResolver] = [
+    *tenants_api.urlpatterns,
+]
+
 urlpatterns: list[URLPattern | URLResolver] = [
     path("healthz", health.healthz),
     path("readyz", health.readyz),
+    path("api/v1/", include((api_v1, "v1"))),
+    *tenants_pages.urlpatterns,
+    # An address is proved by its invitation, so nobody changes it by themselves.
+    path("accounts/email/", RedirectView.as_view(pattern_name="account")),
     path("accounts/", include("allauth.urls")),
     path("admin/", admin.site.urls),
 ]

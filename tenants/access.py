@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from django.db.models import QuerySet
+
 from tenants.errors import NotVisible, RoleTooLow
-from tenants.models import Membership, Organization, Project, Role, User
+from tenants.models import ApiToken, Invitation, Membership, Organization, Project, Role, User
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AnonymousUser
@@ -58,3 +60,41 @@ def role_of(user: User | AnonymousUser, organization_id: UUID) -> Role | None:
         Membership.objects.visible_to(user).filter(organization_id=organization_id, user_id=user.pk).first()
     )
     return None if membership is None else Role(membership.role)
+
+
+def roles_of(user: User) -> dict[UUID, int]:
+    """What a person is in each of their organizations, in one query."""
+    mine = Membership.objects.visible_to(user).filter(user=user)
+    return dict(mine.values_list("organization_id", "role"))
+
+
+def member_of(organization: Organization, user_id: UUID) -> Membership:
+    """One of this organization's, looked up together with it (C79)."""
+    rows = Membership.objects.of_organization(organization.pk).select_related("user")
+    member: Membership | None = rows.filter(user_id=user_id).first()
+    if member is None:
+        raise NotVisible("member")
+    return member
+
+
+def invitation_of(organization: Organization, invitation_id: UUID) -> Invitation:
+    """One of this organization's, looked up together with it (C81)."""
+    rows = Invitation.objects.of_organization(organization.pk).select_related("organization", "invited_by")
+    invitation: Invitation | None = rows.filter(pk=invitation_id).first()
+    if invitation is None:
+        raise NotVisible("invitation")
+    return invitation
+
+
+def token_of(user: User, organization: Organization, token_id: UUID) -> ApiToken:
+    token: ApiToken | None = tokens_for(user, organization).filter(pk=token_id).first()
+    if token is None:
+        raise NotVisible("token")
+    return token
+
+
+def tokens_for(user: User, organization: Organization) -> QuerySet[ApiToken]:
+    """A member's own tokens there; an admin's are all."""
+    rows = ApiToken.objects.of_organization(organization.pk).select_related("user", "organization")
+    role = role_of(user, organization.pk)
+    return rows if role is not None and role >= Role.ADMIN else rows.filter(user=user)

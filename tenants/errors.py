@@ -4,8 +4,8 @@ TenantError
 ├── NotVisible      the row is another tenant's, or is not there: both look the same (404)
 ├── RoleTooLow      visible, but the role does not reach (403)
 ├── InvalidInput    a field that cannot be accepted, with the remedy (400)
-├── KeyReused       an idempotency key came with another request than the first time (409)
-└── KeyInProgress   an idempotency key whose first request has not answered (409)
+├── RequestKeyReused   an idempotency key came with another request than the first time (409)
+└── RequestInProgress  an idempotency key whose first request has not answered (409)
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class InvalidInput(TenantError):
         self.code = code
 
 
-class KeyReused(TenantError):
+class RequestKeyReused(TenantError):
     """The key belongs to another request. Nothing was done."""
 
     code = "idempotency_key_reused"
@@ -56,7 +56,7 @@ class KeyReused(TenantError):
         super().__init__("this Idempotency-Key was used for another request; use a new one")
 
 
-class KeyInProgress(TenantError):
+class RequestInProgress(TenantError):
     """The first request with the key has not answered. Nothing was done this time."""
 
     code = "idempotency_in_progress"

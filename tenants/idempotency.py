@@ -16,7 +16,7 @@ from rest_framework.response import Response
 from rest_framework.utils.encoders import JSONEncoder
 from rest_framework.views import APIView
 
-from tenants.errors import InvalidInput, KeyInProgress, KeyReused
+from tenants.errors import InvalidInput, RequestInProgress, RequestKeyReused
 from tenants.models import IdempotencyRecord, User
 
 KEY_HEADER = "Idempotency-Key"
@@ -41,7 +41,7 @@ class Replay:
 
 
 def claim(user: User, key: str, fingerprint: str, *, now: datetime) -> Claimed | Replay:
-    """Take the key, or the answer it already has. Raises KeyReused or KeyInProgress.
+    """Take the key, or the answer it already has. Raises RequestKeyReused or RequestInProgress.
 
     The unique constraint decides between two that come at once. An unfinished claim stays
     one for `KEPT_HOURS`: whether its work took effect is unknown, so it is not done again.
@@ -135,9 +135,9 @@ class IdempotentPosts(APIView):
 def _answered(user: User, key: str, fingerprint: str) -> Replay:
     record = IdempotencyRecord.objects.filter(user=user, key=key).first()
     if record is not None and record.fingerprint != fingerprint:
-        raise KeyReused
+        raise RequestKeyReused
     if record is None or record.status is None:  # released this moment, or still at work
-        raise KeyInProgress
+        raise RequestInProgress
     return Replay(record.status, record.body)
 
 

@@ -39,6 +39,24 @@ def create_organization(name: str, slug: str, *, owner: User) -> Organization:
     return organization
 
 
+def rename_organization(organization: Organization, *, name: str, by: User) -> Organization:
+    """Another name; the short name in addresses stays."""
+    name = text.one_line("name", name, characters_max=text.NAME_CHARACTERS_MAX)
+    with transaction.atomic():
+        require_role(by, organization.pk, Role.ADMIN)
+        before, organization.name = organization.name, name
+        organization.save(update_fields=["name"])
+        note(
+            organization,
+            by,
+            "organization.renamed",
+            organization.slug,
+            before={"name": before},
+            after={"name": name},
+        )
+    return organization
+
+
 def add_member(organization: Organization, user: User, role: Role, *, by: User | None) -> Membership:
     """Let `user` in. `by` must reach that role; None is Remit itself (an accepted invitation, a command)."""
     with transaction.atomic():
@@ -139,8 +157,14 @@ def issue_token(
     scopes: Iterable[str],
     by: User,
     expires_at: datetime | None = None,
+    now: datetime | None = None,
 ) -> tuple[ApiToken, str]:
-    """A key for `user` to that one organization, and its plain text, which is nowhere kept."""
+    """A key for `user` to that one organization, and its plain text, which is nowhere kept.
+
+    With `now`, an `expires_at` that is over already is refused.
+    """
+    if expires_at is not None and now is not None and expires_at <= now:
+        raise InvalidInput("expires_at", "is over already", "Name a time to come, or leave it out.")
     name = text.one_line("name", name, characters_max=text.TOKEN_NAME_CHARACTERS_MAX)
     asked = _scopes(scopes)
     require_role(user, organization.pk, Role.VIEWER)

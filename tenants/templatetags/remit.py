@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from django import template
 from django.contrib.messages.storage.base import Message
+from django.forms import BaseForm, BoundField, CheckboxInput, CheckboxSelectMultiple, RadioSelect
 from django.template.context import Context
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from tenants.models import Role
+from tenants.models import AuditEntry, Role
 
 register = template.Library()
 
 # After so long "47 days ago" says less than the date.
 RELATIVE_DAYS_MAX = 30
+# An audit value on a page; the whole of it is in the admin and over REST.
+VALUE_CHARACTERS_MAX = 200
 _TONES = {"success": "good", "error": "bad", "warning": "warn", "info": "info", "debug": "info"}
 
 
@@ -63,6 +68,41 @@ def tone(message: Message) -> str:
     return _TONES.get(message.level_tag, "info")
 
 
+@register.inclusion_tag("tenants/_field.html")
+def field(bound: BoundField) -> dict[str, Any]:
+    """A form's field with its label, help and problems, wired for screen readers."""
+    widget = bound.field.widget
+    many = isinstance(widget, CheckboxSelectMultiple | RadioSelect)
+    return {"field": bound, "check": isinstance(widget, CheckboxInput), "many": many}
+
+
+@register.inclusion_tag("tenants/_form_errors.html")
+def form_errors(form: BaseForm) -> dict[str, Any]:
+    """What is wrong with the whole form, above it; a hint when it is about fields only."""
+    return {"form": form}
+
+
+@register.simple_tag
+def changes(entry: AuditEntry) -> SafeString:
+    """What an act changed: `field: before → after`, one line each; all values are escaped."""
+    before, after = entry.before or {}, entry.after or {}
+    names = [*before, *(name for name in after if name not in before)]
+    lines = ((name, _value(before, name), _value(after, name)) for name in names)
+    return format_html_join("", '<div class="small wrap"><span class="soft">{}:</span> {} → {}</div>', lines)
+
+
+@register.simple_tag(takes_context=True)
+def tab_link(context: Context, name: str, label: str, *args: Any) -> SafeString:
+    """A tab to a page by its URL name and arguments; nothing when there is no such page."""
+    try:
+        address = reverse(name, args=args)
+    except NoReverseMatch:
+        return SafeString("")
+    here = getattr(context.get("request"), "path", "") == address
+    current = SafeString(' aria-current="page"') if here else SafeString("")
+    return format_html('<a href="{}"{}>{}</a>', address, current, label)
+
+
 @register.simple_tag(takes_context=True)
 def nav_link(context: Context, name: str, label: str, key: str) -> SafeString:
     """A link of the main navigation, with its key; nothing when there is no such page."""
@@ -85,6 +125,12 @@ def relative(seconds: float) -> str:
     )
     count = max(1, int(size // length))
     return f"{count} {unit} ago" if seconds >= 0 else f"in {count} {unit}"
+
+
+def _value(values: Mapping[str, Any], name: str) -> str:
+    value = values.get(name, "")
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text[:VALUE_CHARACTERS_MAX] if text else "–"
 
 
 def _is_here(context: Context, address: str) -> bool:
