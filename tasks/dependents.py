@@ -29,6 +29,7 @@ class Standing:
     position: int
     state: TaskState
     stopped: bool = False
+    mendable: bool = False  # failed at a merge that the integrate rule has not judged yet (row 215)
     needs: frozenset[UUID] = frozenset()
 
 
@@ -58,6 +59,11 @@ class Halted:
 
 
 @dataclass(frozen=True, slots=True)
+class ToIntegrate:
+    """Nothing runs, but the integrate rule may still mend what did not merge."""
+
+
+@dataclass(frozen=True, slots=True)
 class Broken:
     """Nothing can go on, and no raise would help: these Tasks failed."""
 
@@ -75,7 +81,7 @@ def verdicts(tasks: Iterable[Standing]) -> dict[UUID, Verdict]:
     }
 
 
-def outlook(tasks: Iterable[Standing]) -> AllDone | GoesOn | Halted | Broken:
+def outlook(tasks: Iterable[Standing]) -> AllDone | GoesOn | Halted | ToIntegrate | Broken:
     """What a Change that works on its Tasks is at. A stop is named before a failure: it can be lifted."""
     rows = list(tasks)
     wanted = [task for task in rows if task.state is not T.CANCELLED]
@@ -85,6 +91,8 @@ def outlook(tasks: Iterable[Standing]) -> AllDone | GoesOn | Halted | Broken:
         return AllDone()
     if not wanted or any(task.state in (T.PENDING, T.READY, T.RUNNING) for task in wanted):
         return GoesOn()
+    if any(task.mendable for task in wanted):
+        return ToIntegrate()
     return Broken(tuple(task.id for task in wanted if task.state is T.FAILED))
 
 
@@ -112,6 +120,7 @@ def standings_of(tasks: Mapping[UUID, Task]) -> tuple[Standing, ...]:
             position=task.position,
             state=TaskState(task.state),
             stopped=bool(task.stop_limit),
+            mendable=task.state == T.FAILED and bool(task.stop_detail),
             needs=frozenset(needs[task.pk]),
         )
         for task in sorted(tasks.values(), key=lambda task: task.position)
@@ -149,7 +158,7 @@ def _follow(change: Change, tasks: Mapping[UUID, Task], *, now: datetime) -> Non
             _show_stop(change, tasks, now=now)
         case GoesOn() if state in (C.FAILED, C.COMPOSING, C.READY) or _task_stop_is_shown(change):
             move_change(change, C.RUNNING, because="tasks_go_on", now=now)
-        case AllDone() if state is C.RUNNING or _task_stop_is_shown(change):
+        case AllDone() | ToIntegrate() if state is C.RUNNING or _task_stop_is_shown(change):
             _make_due(change, now=now)
         case Broken(failed) if state in (C.RUNNING, C.BUDGET_BLOCKED):
             names = ", ".join(f"{tasks[task_id].key}: {tasks[task_id].failure}" for task_id in failed)
@@ -184,4 +193,4 @@ def _make_due(change: Change, *, now: datetime) -> None:
 
 def _task_stop_is_shown(change: Change) -> bool:
     """A stop of the Change's own work (planning, composing) is not a Task's to lift."""
-    return change.state == C.BUDGET_BLOCKED and "during" not in change.stop_detail
+    return change.state == C.BUDGET_BLOCKED and "work" not in change.stop_detail

@@ -26,6 +26,7 @@ class TaskRun(TenantModel):
     end_reason = models.CharField(max_length=40, blank=True)
     failure_class = models.CharField(max_length=20, blank=True)
     note = models.TextField(blank=True)  # the agent's own reason, bounded
+    intent = models.TextField(blank=True)  # what complete_task said it did, also without a workspace
     failure_log = models.TextField(blank=True)  # what the next attempt's packet may show
     detail = models.JSONField(default=dict, blank=True)  # refused meters, retry-after
     context_hash = models.CharField(max_length=64)

@@ -39,6 +39,9 @@ class Task(TenantModel):
         max_length=200, blank=True
     )  # the process that is starting it; its run has its own
     index_waits = models.PositiveSmallIntegerField(default=0)  # row 30: six of them, 2 s each
+    woken_at = models.DateTimeField(
+        null=True, blank=True
+    )  # the last nudge, so that a beat does not repeat it
     attempts_reset_at = models.DateTimeField(null=True, blank=True)  # start of the attempt window (row 196)
     stop_limit = models.CharField(max_length=40, blank=True)
     stop_detail = models.JSONField(default=dict, blank=True)

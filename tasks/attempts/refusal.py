@@ -1,0 +1,103 @@
+"""Why an attempt does not start: closed verdicts, and what each does to the Task (row 29)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, assert_never
+
+from django.db import transaction
+
+from tasks.dependents import settle_dependents
+from tasks.dispatch import give_back
+from tasks.events import record, write_receipt
+from tasks.funding import stop_task
+from tasks.models import Change, Task
+from tasks.states import TaskState
+from tasks.transitions import locked_change, move_task
+from tasks.wake import wake_change
+
+DEPENDENCY_MERGE_CONFLICT = "dependency_merge_conflict"
+PACKET_TOO_LARGE = "packet_too_large"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """A limit: the Task is blocked until a person raises it or its period turns."""
+
+    limit: str
+    reason: str
+    refusals: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """The Task fails at once, without an attempt."""
+
+    reason: str
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waits:
+    """Not now, and nobody's fault: no attempt is counted, and the Task is due again after `seconds`."""
+
+    waiting_for: str
+    seconds: float
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    index_waits: int = 0
+
+
+Refusal = Stopped | Failed | Waits
+
+
+class NotStarted(Exception):
+    """Carries a refusal out of the steps of a start; never leaves `begin`."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(str(refusal))
+        self.refusal = refusal
+
+
+def write_refusal(task: Task, refusal: Refusal, *, now: datetime) -> None:
+    """The rows say what stopped the start. `LostRace` when somebody else has the Task by now."""
+    match refusal:
+        case Stopped(limit=limit, reason=reason, refusals=refusals):
+            stop_task(task, limit, reason=reason, refusals=refusals, held_by=task.owner, now=now)
+        case Failed():
+            _fail(task, refusal, now=now)
+        case Waits():
+            _wait(task, refusal, now=now)
+        case _:
+            assert_never(refusal)
+
+
+@transaction.atomic
+def _fail(task: Task, refusal: Failed, *, now: datetime) -> None:
+    change = locked_change(task.change_id)
+    detail = {**refusal.detail}
+    also = {"failure": refusal.reason, "stop_detail": detail}
+    move_task(task, TaskState.FAILED, because=refusal.reason, now=now, also=also, held_by=task.owner)
+    write_receipt(
+        "failure", "failed", change=change, task=task, reasons=[refusal.reason], detail=detail, now=now
+    )
+    settle_dependents(change, now=now)
+    if refusal.reason == DEPENDENCY_MERGE_CONFLICT:
+        # The integrate rule takes it from here: it runs the Task that did not merge again (row 215).
+        Change.objects.filter(pk=change.pk).update(not_before=now)
+        wake_change(change.pk)
+
+
+@transaction.atomic
+def _wait(task: Task, refusal: Waits, *, now: datetime) -> None:
+    change = locked_change(task.change_id)
+    was = task.waiting_for
+    due = now + timedelta(seconds=refusal.seconds)
+    mine = give_back(task, not_before=due, waiting_for=refusal.waiting_for, index_waits=refusal.index_waits)
+    if mine and was != refusal.waiting_for:
+        detail = {"for": refusal.waiting_for, **refusal.detail}
+        write_receipt(
+            "refusal", "wait", change=change, task=task, reasons=[refusal.waiting_for], detail=detail, now=now
+        )
+        record("task.waits", change=change, task=task, data={"for": refusal.waiting_for}, now=now)

@@ -1,0 +1,76 @@
+"""The checks of running attempts from outside: out of time, owner dead, lease lapsed (rows 8 to 10)."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import structlog
+
+from agents.spec import Outcome
+from routing.words import EndReason
+from tasks.attempts.finish import finish, refresh_cost
+from tasks.claims import renew_claims
+from tasks.errors import LostRace
+from tasks.models import TaskRun
+from tasks.owners import is_surely_dead
+from tasks.states import RunState
+from tasks.supervision import RUN_CHECKS_MAX, RUN_SECONDS_MAX, checks_passed, is_cancelled
+
+# A call of a run that was ended from outside may still settle for about this long.
+LATE_SETTLEMENT_SECONDS = 900
+
+log = structlog.get_logger(__name__)
+
+
+def watch_runs(now: datetime) -> int:
+    """Look at every running attempt once; how many were ended. Another watcher may look at the same time."""
+    return sum(_watch(run, now=now) for run in _running())
+
+
+def end_dead_runs(now: datetime) -> int:
+    """Only those whose worker is surely gone: cheap enough for every beat, so a killed worker costs seconds."""
+    dead = [run for run in _running() if is_surely_dead(run.owner)]
+    return sum(_end(run, EndReason.WORKER_LOST, "the worker process is gone", now=now) for run in dead)
+
+
+def refresh_late_costs(now: datetime) -> None:
+    """Runs that ended a moment ago show what the ledger has learnt since."""
+    recent = TaskRun.objects.filter(ended_at__gte=now - timedelta(seconds=LATE_SETTLEMENT_SECONDS))
+    for run in recent:
+        refresh_cost(run)
+
+
+def why_ended(run: TaskRun, *, now: datetime) -> EndReason | None:
+    """What a check finds; None: the attempt may go on."""
+    gone = is_surely_dead(run.owner) or run.lease_until <= now
+    if is_cancelled(run.pk) and gone:  # a living worker sees the cancel itself, and closes its workspace
+        return EndReason.CANCELLED
+    if checks_passed(run.started_at, now) >= RUN_CHECKS_MAX:
+        return EndReason.TIMEOUT
+    return EndReason.WORKER_LOST if gone else None
+
+
+def _running() -> list[TaskRun]:
+    return list(TaskRun.objects.filter(state=RunState.RUNNING).select_related("task__change__project"))
+
+
+def _watch(run: TaskRun, *, now: datetime) -> bool:
+    match why_ended(run, now=now):
+        case None:
+            renew_claims(run, now=now)
+            return False
+        case EndReason.TIMEOUT as end:
+            return _end(run, end, f"the run was still going after {RUN_SECONDS_MAX} seconds", now=now)
+        case EndReason.WORKER_LOST as end:
+            return _end(run, end, "the worker did not renew its lease", now=now)
+        case end:
+            return _end(run, end, "", now=now)
+
+
+def _end(run: TaskRun, end: EndReason, note: str, *, now: datetime) -> bool:
+    try:
+        finish(run, Outcome(end=end, note=note), now=now)
+    except LostRace:  # it ended by itself at this moment
+        return False
+    log.warning("run ended by the watch", run=str(run.pk), end=str(end))
+    return True

@@ -1,0 +1,212 @@
+"""Rows and files become the facts of a Context Packet. Code chooses the scope, never a model (row 207)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from uuid import UUID
+
+from agents.context.packet import (
+    ContextFacts,
+    CriterionFact,
+    FailureFact,
+    Item,
+    Place,
+    StackedFact,
+)
+from agents.spec import RunCaps
+from agents.workspace.git import Store, TreeFile
+from budgets.money import Usd
+from routing.words import BUDGET, EndReason, Tier
+from tasks.models import Change, ChangeSet, Dependency, Task, TaskRun
+from tasks.stack import Layer
+from tasks.states import RunState, TaskState
+
+DECLARED_FILES_MAX = 20
+# A declared file is shown up to here; the agent reads on with read_file.
+FILE_CHARACTERS_MAX = 12_000
+CONVENTION_FILES = ("AGENTS.md", "CLAUDE.md", "CONVENTIONS.md", "CONTRIBUTING.md")
+CONVENTION_CHARACTERS_MAX = 6_000
+INTENT_CHARACTERS_MAX = 2_000
+RELATED_MAX = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartTree:
+    """Where an attempt starts: the canonical commit with the dependencies' work merged in."""
+
+    store: Store
+    base_commit: str
+    start_commit: str
+    layers: tuple[Layer, ...] = ()
+
+
+def needs_of(change: Change) -> dict[UUID, frozenset[UUID]]:
+    """Which Tasks each Task of the Change depends on."""
+    needs: dict[UUID, set[UUID]] = {}
+    for task_id, on_id in Dependency.objects.filter(task__change=change).values_list("task_id", "on_id"):
+        needs.setdefault(task_id, set()).add(on_id)
+    return {task_id: frozenset(on) for task_id, on in needs.items()}
+
+
+def layers_of(change: Change) -> dict[UUID, Layer]:
+    """The newest published ChangeSet of each done Task."""
+    found: dict[UUID, Layer] = {}
+    newest_last = ChangeSet.objects.filter(task__change=change, task__state=TaskState.DONE)
+    for one in newest_last.order_by("created_at", "pk"):
+        found[one.task_id] = Layer(one.task_id, one.pk, one.commit, one.created_at)
+    return found
+
+
+def failed_runs(task: Task) -> list[TaskRun]:
+    """The failed attempts of the current window, oldest first (rows 185, 196)."""
+    failed = task.runs.filter(state=RunState.FAILED)
+    if task.attempts_reset_at is not None:
+        failed = failed.filter(started_at__gte=task.attempts_reset_at)
+    return list(failed.order_by("attempt"))
+
+
+def prior_failures(task: Task) -> tuple[FailureFact, ...]:
+    """What earlier attempts of the window left behind. One that only a budget cut short left nothing to learn."""
+    return tuple(
+        FailureFact(
+            attempt=run.attempt, tier=Tier(run.tier).word, end=run.end_reason, log=run.failure_log or run.note
+        )
+        for run in failed_runs(task)
+        if EndReason(run.end_reason) not in BUDGET and (run.failure_log or run.note)
+    )
+
+
+def facts_for(
+    task: Task,
+    *,
+    tree: StartTree | None,
+    failures: tuple[FailureFact, ...],
+    caps: RunCaps,
+    budget: Usd | None,
+    tools: tuple[str, ...],
+) -> ContextFacts:
+    """Everything that the packet of this attempt may hold. `tree` is None for a project without source."""
+    change = task.change
+    files = tree.store.tree_files(tree.start_commit) if tree else []
+    return ContextFacts(
+        change_title=change.title,
+        change_goal=change.goal,
+        criteria=tuple(CriterionFact(text=one.text, command=one.command) for one in change.criteria.all()),
+        invariants=tuple(str(one) for one in change.invariants),
+        task_key=task.key,
+        task_title=task.title,
+        objective=task.objective,
+        kind=task.kind,
+        size=task.size,
+        risk=task.risk,
+        resources=tuple(task.resources),
+        notes=tuple(str(note) for note in task.notes),
+        files=tuple(file.path for file in files),
+        conventions=_conventions(tree),
+        stacked=_stacked(task, tree),
+        failures=failures,
+        tools=tools,
+        calls_max=caps.calls_max,
+        reads_max=caps.reads_max,
+        budget=str(budget) if budget is not None else "",
+        items=(*_declared(task, tree, files), *_owners(task), *_related(task)),
+    )
+
+
+def _conventions(tree: StartTree | None) -> str:
+    if tree is None:
+        return ""
+    for name in CONVENTION_FILES:
+        content = tree.store.read(tree.start_commit, name)
+        if content is not None:
+            return content.decode("utf-8", "replace")[:CONVENTION_CHARACTERS_MAX]
+    return ""
+
+
+def _stacked(task: Task, tree: StartTree | None) -> tuple[StackedFact, ...]:
+    if tree is None or not tree.layers:
+        return ()
+    ids = [layer.changeset_id for layer in tree.layers]
+    rows = {one.pk: one for one in ChangeSet.objects.filter(pk__in=ids).select_related("task")}
+    to_integrate = set(task.dependencies.filter(added_by="integrate").values_list("on_id", flat=True))
+    return tuple(
+        StackedFact(
+            task=rows[pk].task.key,
+            title=rows[pk].task.title,
+            intent=rows[pk].intent[:INTENT_CHARACTERS_MAX],
+            files=tuple(rows[pk].own_files),
+            integrate=rows[pk].task_id in to_integrate,
+        )
+        for pk in ids
+    )
+
+
+def _declared(task: Task, tree: StartTree | None, files: Sequence[TreeFile]) -> Iterator[Item]:
+    """The files that the Task says it will touch, as they are at its start (row 202)."""
+    if tree is None:
+        return
+    known: Mapping[str, TreeFile] = {file.path: file for file in files}
+    captured = datetime.fromtimestamp(tree.store.commit_time(tree.base_commit), UTC).isoformat()
+    wanted = [known[path] for path in dict.fromkeys(task.resources) if path in known][:DECLARED_FILES_MAX]
+    for file in wanted:
+        content = tree.store.read(tree.start_commit, file.path) or b""
+        yield Item(
+            item_id=f"file:{file.path}",
+            source=file.path,
+            source_version=file.blob,
+            captured_at=captured,
+            place=Place.DECLARED,
+            text=_shown(content),
+        )
+
+
+def _owners(task: Task) -> Iterator[Item]:
+    """Which other Tasks of the Change say that they touch the same resources."""
+    mine = set(task.resources)
+    others = Task.objects.filter(change_id=task.change_id).exclude(pk=task.pk).order_by("position")
+    shared = [(other, sorted(mine & set(other.resources))) for other in others]
+    for other, paths in [pair for pair in shared if pair[1]][:RELATED_MAX]:
+        yield Item(
+            item_id=f"owner:{other.key}",
+            source=f"task {other.key}",
+            source_version=str(other.pk),
+            captured_at=other.created_at.isoformat(),
+            place=Place.OWNER,
+            text=f"{other.key} {other.title} also works on: {', '.join(paths)}",
+        )
+
+
+def _related(task: Task) -> Iterator[Item]:
+    """What finished Tasks of the Change say they did, and what failed attempts of others ran into."""
+    done = ChangeSet.objects.filter(task__change_id=task.change_id, task__state=TaskState.DONE)
+    for one in done.exclude(task=task).exclude(intent="").select_related("task")[:RELATED_MAX]:
+        yield Item(
+            item_id=f"intent:{one.task.key}",
+            source=f"task {one.task.key}",
+            source_version=str(one.pk),
+            captured_at=one.created_at.isoformat(),
+            place=Place.INTENT,
+            text=f"{one.task.key} {one.task.title}: {one.intent[:INTENT_CHARACTERS_MAX]}",
+        )
+    failed = TaskRun.objects.filter(task__change_id=task.change_id, state=RunState.FAILED)
+    for run in failed.exclude(task=task).exclude(note="").select_related("task")[:RELATED_MAX]:
+        yield Item(
+            item_id=f"failure:{run.task.key}:{run.attempt}",
+            source=f"task {run.task.key}",
+            source_version=str(run.pk),
+            captured_at=(run.ended_at or run.started_at).isoformat(),
+            place=Place.FAILURE,
+            text=f"{run.task.key} attempt {run.attempt} ended {run.end_reason}: {run.note[:INTENT_CHARACTERS_MAX]}",
+        )
+
+
+def _shown(content: bytes) -> str:
+    if b"\0" in content[:8000]:
+        return "(a binary file)"
+    text = content.decode("utf-8", "replace")
+    if len(text) <= FILE_CHARACTERS_MAX:
+        return text
+    cut = text[:FILE_CHARACTERS_MAX].rsplit("\n", 1)[0]
+    return f"{cut}\n(continues at line {cut.count(chr(10)) + 2}: use read_file)"

@@ -1,0 +1,88 @@
+"""What a stop says: its limit, the figures of that moment, and every act that would lift it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from budgets.keys import MeterKind
+from routing.words import MAX_ATTEMPTS_PER_TIER, EndReason
+
+E = EndReason
+
+# The limit that stops a Task, and the meters whose raise lifts it. The provider's own meter and the
+# platform's are an operator's, not a tenant's.
+RAISED_BY: Mapping[str, tuple[MeterKind, ...]] = {
+    E.CHANGE_BUDGET: (MeterKind.CHANGE,),
+    E.PROJECT_BUDGET: (MeterKind.PROJECT,),
+    E.USER_BUDGET: (MeterKind.USER,),
+    E.MONTHLY_BUDGET: (MeterKind.ORGANIZATION,),
+    E.DAILY_CALL_CAP: (MeterKind.DAILY_CALLS,),
+    MAX_ATTEMPTS_PER_TIER: (MeterKind.CHANGE,),
+}
+# Row 196: a raise after these opens a fresh attempt window. Row 197: after the others it does not.
+FRESH_WINDOW = frozenset({E.CHANGE_BUDGET, E.PROJECT_BUDGET, E.USER_BUDGET, MAX_ATTEMPTS_PER_TIER})
+# These also end by themselves when their period turns, or when there is room again for any reason.
+ENDS_WITH_ITS_PERIOD = frozenset({E.PROJECT_BUDGET, E.USER_BUDGET, E.MONTHLY_BUDGET, E.DAILY_CALL_CAP})
+# What a person may raise, and thereby reopen row 196's repeated-failure stops of the Change in view.
+BUDGET_KINDS = (MeterKind.CHANGE, MeterKind.PROJECT, MeterKind.USER)
+
+PROVIDER_SPEND_LIMIT = "provider_spend_limit"
+ROLE_TO_RAISE = "admin"
+ROLE_TO_REOPEN = "member"
+
+
+def stop_detail(
+    limit: str,
+    *,
+    reason: str,
+    refusals: Sequence[Mapping[str, Any]],
+    now: datetime,
+    run_id: str = "",
+    note: str = "",
+) -> dict[str, Any]:
+    """The stop as the rows and pages carry it: every meter that refused, as it was at that moment (row 240)."""
+    return {
+        "at": now.isoformat(),
+        "limit": limit,
+        "reason": reason,
+        "note": note,
+        "run": run_id,
+        "refusals": [dict(refusal) for refusal in refusals],
+        "ways_out": ways_out(limit, refusals),
+    }
+
+
+def ways_out(limit: str, refusals: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Every act that would lift this stop, with the role it needs and, where known, the figure it must exceed."""
+    found: list[dict[str, Any]] = []
+    refused = {str(refusal["kind"]): refusal for refusal in refusals if not refusal.get("waits")}
+    for kind in RAISED_BY.get(limit, ()):
+        found.append({"act": "raise", "meter": str(kind), "role": ROLE_TO_RAISE, **_least(refused.get(kind))})
+    # Meters that refused beside the first one must have room, too, before anything goes on.
+    for name, refusal in refused.items():
+        if name not in RAISED_BY.get(limit, ()):
+            role = "operator" if name in (MeterKind.PLATFORM, MeterKind.PROVIDER) else ROLE_TO_RAISE
+            found.append({"act": "raise", "meter": name, "role": role, **_least(refusal)})
+    if limit == MAX_ATTEMPTS_PER_TIER:
+        found.append({"act": "reopen", "role": ROLE_TO_REOPEN})
+    if limit == E.MONTHLY_BUDGET and not refused:
+        found.append({"act": "top_up_provider", "role": "operator"})
+        found.append({"act": "reopen", "role": ROLE_TO_REOPEN})
+    ends = [str(refusal["ends_at"]) for refusal in refused.values() if refusal.get("ends_at")]
+    if limit in ENDS_WITH_ITS_PERIOD and ends and len(ends) == len(refused):
+        found.append({"act": "wait", "until": max(ends)})
+    return found
+
+
+def may_reopen_without_raising(limit: str, refusals: Sequence[Mapping[str, Any]]) -> bool:
+    """After replan, and after a provider's own limit: our meters are not what stands in the way."""
+    return limit == MAX_ATTEMPTS_PER_TIER or (limit == E.MONTHLY_BUDGET and not refusals)
+
+
+def _least(refusal: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What the limit must at least be for the refused call, unknown and held amounts included."""
+    if refusal is None or refusal.get("amount") is None:
+        return {}
+    return {"at_least": refusal["spent"] + refusal["held"] + refusal["amount"], "unit": refusal["unit"]}
