@@ -3,7 +3,9 @@
 LedgerError
 ├── KeyReused           the idempotency key of another request
 ├── ClosedDifferently   a second report about a reservation that says something else
-└── NoSuchReservation   an id that the ledger never gave
+├── NoSuchReservation   an id that the ledger never gave
+├── PlanRefused         a call that a ModelTask cannot bound; before any admission
+└── ConflictingReport   a second report about an invocation that says something else (rows 161, 162)
 """
 
 from __future__ import annotations
@@ -35,3 +37,17 @@ class NoSuchReservation(LedgerError):
     def __init__(self, reservation_id: int) -> None:
         super().__init__(f"no reservation {reservation_id}")
         self.reservation_id = reservation_id
+
+
+class PlanRefused(LedgerError):
+    """This call cannot be bounded under its ModelTask. `code` is a stable word; nothing was dispatched."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class ConflictingReport(LedgerError):
+    def __init__(self, key: str) -> None:
+        super().__init__(f"the invocation {key!r} was reported before with other values")
+        self.key = key

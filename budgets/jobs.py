@@ -7,6 +7,7 @@ from django.utils import timezone
 
 from budgets.audit import audit_ledger
 from budgets.limits import return_expired
+from budgets.model_tasks import abandon_old
 from budgets.reservations import reap, thresholds
 from budgets.thresholds import note_missed_crossings
 
@@ -16,6 +17,7 @@ def sweep() -> None:
     """Lapsed holds become unknown charges; raises whose time is over return; missed thresholds are written."""
     now = timezone.now()
     reap(now)
+    abandon_old(now)
     return_expired(now)
     note_missed_crossings(now, thresholds())
 

@@ -24,6 +24,7 @@ from budgets.decisions import Amount, Refusal, why_refused
 from budgets.errors import ClosedDifferently, KeyReused, NoSuchReservation
 from budgets.keys import MeterKey
 from budgets.ledger import postgres, sqlite
+from budgets.ledger.guard import outside_transactions
 from budgets.ledger.words import THRESHOLDS_PERCENT, CallContext, CloseRow, Closing, HoldRow, Ledger, Wanted
 from budgets.meters import ensure_meters
 from budgets.money import Usd
@@ -124,7 +125,7 @@ def reserve(
     `KeyReused` for a key of another request. Must not run inside a transaction: the hold has to be
     committed before the call leaves.
     """
-    _outside_transactions()
+    outside_transactions()
     names = _checked_names(meters, context)
     assert 0 < len(key) <= KEY_CHARACTERS_MAX, f"a key has 1 to {KEY_CHARACTERS_MAX} characters: {key!r}"
     assert 0 < lease_seconds <= LEASE_SECONDS_MAX, f"odd lease: {lease_seconds} s"
@@ -227,7 +228,7 @@ def release_unknown(reservation_id: int, *, by: User, reason: str) -> Closed:
 
 def reap(now: datetime, *, actor: str = "reaper") -> int:
     """Turn lapsed holds into unknown charges, each in its own transaction; how many. Never a refund (row 145)."""
-    _outside_transactions()
+    outside_transactions()
     ledger = _ledger()
     for count in range(REAPED_PER_SWEEP_MAX):
         if ledger.reap_one(now, actor=actor) is None:
@@ -281,7 +282,7 @@ def _hold_once(wanted: Wanted) -> HoldRow:
 
 
 def _close(closing: Closing) -> Closed:
-    _outside_transactions()
+    outside_transactions()
     row = _ledger().close(closing)
     if row.result == "missing":
         raise NoSuchReservation(closing.reservation_id)
@@ -307,12 +308,3 @@ def _closed(row: CloseRow, closing: Closing) -> Closed:
 
 def _ledger() -> Ledger:
     return postgres if connection.vendor == "postgresql" else sqlite
-
-
-def _outside_transactions() -> None:
-    """A hold inside a transaction could be rolled back after the call has left, and would lock its meters for as long.
-
-    As with Django's own durable blocks, the one that wraps a test does not count.
-    """
-    if any(not getattr(block, "_from_testcase", False) for block in connection.atomic_blocks):
-        raise RuntimeError("the ledger commits by itself: do not call it inside a transaction")

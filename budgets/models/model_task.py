@@ -72,6 +72,7 @@ class Invocation(TenantModel):
     held_cost = UsdField(null=True)  # null: unpriced, and the task has no limit in money
     charged_tokens = models.BigIntegerField()
     charged_cost = UsdField(null=True)
+    bound = models.JSONField(null=True)  # the host's own upper rates
     usage = models.JSONField(null=True)  # null: unknown
     known_cost = UsdField(null=True)  # list price; null: unknown
     started_at = models.DateTimeField()

@@ -15,18 +15,19 @@ from budgets.models import Meter
 from budgets.money import Usd
 from budgets.reservations import CallContext, Held, reserve
 from tenants.models import Organization
-from tests.factories.tenants import make_organization
+from tests.factories.tenants import make_member, make_organization, make_project
 
 _numbers = count(1)
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
 
 def make_payers(organization: Organization | None = None, **over: Any) -> tuple[MeterKey, ...]:
-    """The meters that pay for a call of a Change: fresh ids unless given."""
+    """The meters that pay for a call of a Change: a real project and member, a fresh Change, unless given."""
+    organization = organization or make_organization()
     given = {
-        "organization_id": (organization or make_organization()).pk,
-        "project_id": uuid4(),
-        "user_id": uuid4(),
+        "organization_id": organization.pk,
+        "project_id": over["project_id"] if "project_id" in over else make_project(organization).pk,
+        "user_id": over["user_id"] if "user_id" in over else make_member(organization).pk,
         "change_id": uuid4(),
         "connector": "main",
         "counts_daily": True,
