@@ -3,7 +3,7 @@
 from django.apps import AppConfig
 
 # The Celery application must exist wherever a job is sent from, also in the web process.
-from config import celery, checks  # noqa: F401  # both register themselves
+from config import celery, checks, tiers  # noqa: F401  # each registers itself
 
 
 class ConfigConfig(AppConfig):

@@ -86,6 +86,10 @@ app.config_from_object(
             "sweep": {"task": "tasks.sweep", "schedule": SWEEP_SECONDS},
             "watch-runs": {"task": "tasks.watch_runs", "schedule": WATCH_SECONDS},
             "reap-holds": {"task": "budgets.reap", "schedule": HOLDS_SWEEP_SECONDS},
+            "forget-old-requests": {
+                "task": "tenants.forget_old_requests",
+                "schedule": crontab(hour="3", minute="15"),
+            },
             "audit-ledger": {"task": "budgets.audit", "schedule": crontab(hour="2", minute="30")},
         },
     }

@@ -11,12 +11,16 @@ from pathlib import Path
 from django.conf import settings
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
-from django.db import connection
+from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.utils import timezone
 from kombu.exceptions import KombuError
 
+from agents.workspace.sandbox import SandboxTier, probe
+from budgets.audit import ledger_problems
 from config.celery import app as celery_app
+from config.tiers import noted_tiers
 
 BROKER_SECONDS_MAX = 2
 
@@ -94,9 +98,34 @@ def _writable(folder: Path, word: str) -> Part:
     return Part("ok", word) if os.access(folder, os.W_OK) else Part("down", "the folder cannot be written")
 
 
+def _sandbox() -> Part:
+    """What the workers found; without any, what this process finds. Never down: files and git work without."""
+    noted = noted_tiers()
+    tiers = {found.tier for found in noted.values()} or {probe()}
+    worst = max(tiers)
+    return Part(
+        "ok" if worst in (SandboxTier.A, SandboxTier.B) else "warning", f"tier {worst}: {worst.words}"
+    )
+
+
+def _ledger() -> Part:
+    """The verdict of the last audit of the books. A problem there is for people; it stops no reader."""
+    try:
+        verdict = ledger_problems(timezone.now())
+    except DatabaseError as error:
+        return Part("warning", type(error).__name__)
+    if verdict is None:
+        return Part("ok", "not audited yet")
+    if verdict.problem_count:
+        return Part("warning", f"{verdict.problem_count} problems: run `manage.py audit_ledger`")
+    return Part("warning", "the nightly audit did not run") if verdict.stale else Part("ok")
+
+
 CHECKS: dict[str, Check] = {
     "database": _database,
     "migrations": _migrations,
     "broker": _broker,
     "storage": _storage,
+    "sandbox": _sandbox,
+    "ledger": _ledger,
 }

@@ -170,6 +170,9 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Hand a Change to coding agents that cannot overspend.",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_PERMISSIONS": [
+        "rest_framework.permissions.AllowAny"
+    ],  # it says what can be asked, not what is there
     "SCHEMA_PATH_PREFIX": r"/api/v[0-9]+",
     "COMPONENT_SPLIT_REQUEST": True,
     "SWAGGER_UI_DIST": "SIDECAR",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path
 from django.views.generic import RedirectView
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
 from config import health
 from tenants import api as tenants_api
@@ -18,6 +19,8 @@ handler500 = "config.errors.server_error"
 # Every app lists its own routes; this is the one namespace of the version.
 api_v1: list[URLPattern | URLResolver] = [
     *tenants_api.urlpatterns,
+    path("schema", SpectacularAPIView.as_view(), name="schema"),
+    path("docs", SpectacularSwaggerSplitView.as_view(url_name="v1:schema"), name="docs"),
 ]
 
 urlpatterns: list[URLPattern | URLResolver] = [

@@ -52,7 +52,10 @@ def code(*, migrations: bool = False) -> tuple[Source, ...]:
     return tuple(
         Source(path, (ROOT / path).read_text(encoding="utf-8"))
         for path in tracked()
-        if path.endswith(".py") and path.partition("/")[0] in APPS and ("/migrations/" in path) is migrations
+        if path.endswith(".py")
+        and path.partition("/")[0] in APPS
+        and ("/migrations/" in path) is migrations
+        and not path.startswith("tasks/demo/")  # the files of the demo's own repository
     )
 
 
