@@ -140,7 +140,7 @@ def _run(hold: WorkHold, candidate: Candidate, store: Store, commit: str, criter
     project = candidate.change.project
     hold.renew(started_at)
     try:
-        with open_checkout(store, commit, change_id=candidate.change_id, trusted=project.trusted) as checkout:
+        with open_checkout(store, commit, trusted=project.trusted) as checkout:
             output = checkout.run(
                 shlex.split(criterion.command), seconds_max=CHECK_SECONDS_MAX, beat=hold.beat
             )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from django.db import transaction
+from django.utils import timezone
 
 from agents.workspace.git import Store, store_for
 from agents.workspace.importing import ImportWarning, import_into, warnings_of
@@ -56,7 +57,7 @@ def fill_project(
         )
         after = {"commit": commit, "files": len(files), "warnings": len(warnings)}
         note(project.organization, by, "project.imported", project.slug, after=after)
-    index_trunk(project.pk)
+    index_trunk(project.pk, now=timezone.now())
     return ImportedProject(project, len(files), warnings)
 
 

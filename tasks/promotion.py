@@ -61,7 +61,7 @@ def promote(candidate: Candidate, *, by: User | None, now: datetime) -> Promoted
             _write_rows(candidate, now=now)
     if candidate.state != CandidateState.PROMOTED:
         return Stale(store_for(project_id).commit_of_main() or "")
-    trunk = index_trunk(project_id)
+    trunk = index_trunk(project_id, now=now)
     return Promoted(trunk.generation, candidate.commit)
 
 
@@ -83,11 +83,11 @@ def settle_trunk(project_id: object, *, now: datetime) -> Trunk:
     return trunk
 
 
-def index_trunk(project_id: object) -> Trunk:
+def index_trunk(project_id: object, *, now: datetime) -> Trunk:
     """Build the file index of the newest tree (row 212). Building it twice changes nothing."""
     trunk: Trunk = Trunk.objects.get(project_id=project_id)
     if trunk.indexed_generation < trunk.generation:
-        build_index(trunk.project_id, trunk.commit)
+        build_index(trunk.project_id, trunk.commit, now=now)
         Trunk.objects.filter(pk=trunk.pk, indexed_generation__lt=trunk.generation).update(
             indexed_generation=trunk.generation
         )
@@ -95,12 +95,12 @@ def index_trunk(project_id: object) -> Trunk:
     return trunk
 
 
-def index_trunks_behind() -> int:
+def index_trunks_behind(now: datetime) -> int:
     """For the sweep: a worker may have died between the promotion and its index."""
     behind = Trunk.objects.filter(indexed_generation__lt=F("generation"))
     ids = list(behind.values_list("project_id", flat=True)[:TRUNKS_INDEXED_MAX])
     for project_id in ids:
-        index_trunk(project_id)
+        index_trunk(project_id, now=now)
     return len(ids)
 
 

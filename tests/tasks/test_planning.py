@@ -1,0 +1,192 @@
+"""Planning: one question, one repair, perhaps a person; and nothing starts from a refused answer."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from budgets.keys import MeterKind
+from budgets.limits import set_limit
+from budgets.models import Reservation
+from budgets.money import Usd
+from tasks.errors import IllegalMove
+from tasks.fence import make_due, resume_work, take_work
+from tasks.models import Change
+from tasks.planning import PLANNER, approve_plan, estimate_plan, plan_again, plan_on
+from tasks.states import ChangeState
+from tasks.work import work_on
+from tenants.errors import InvalidInput
+from tests.factories.tasks import NOW, make_change, make_criterion
+from tests.factories.tenants import make_project
+from tests.tasks.repositories import make_repository, make_script, plan_data, says, states
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+GOOD = plan_data({"id": "T1"}, {"id": "T2", "depends_on": ["T1"]}, {"id": "T3"})
+
+
+def make_planning(*entries: dict[str, Any], **project: Any) -> Change:
+    """A Change that is due for its plan, with a scripted planner."""
+    made = make_project(**project)
+    make_repository(made)
+    if entries:
+        make_script(made.organization, *entries)
+    change = make_change(made, state=ChangeState.PLANNING)
+    make_criterion(change)
+    make_due(change, now=timezone.now())
+    return change
+
+
+def work(change: Change) -> Change:
+    work_on(change.pk)
+    change.refresh_from_db()
+    return change
+
+
+def set_budget(change: Change, to: Usd, key: str = "tight") -> None:
+    set_limit(
+        organization_id=change.organization_id,
+        kind=MeterKind.CHANGE,
+        subject=str(change.pk),
+        to=to,
+        by=change.author,
+        reason="",
+        key=key,
+        now=timezone.now(),
+    )
+
+
+def test_a_good_plan_becomes_tasks_and_the_free_ones_are_ready() -> None:
+    change = work(make_planning(says("planner", GOOD)))
+    assert change.state == ChangeState.RUNNING
+    assert states(change) == ["ready", "pending", "ready"]
+    (edge,) = change.tasks.get(key="T2").dependencies.all()
+    assert (edge.on.key, edge.added_by) == ("T1", "plan")
+    assert (change.work_key, change.not_before) == ("", None)
+    assert plan_on(change) is not None
+    assert change.receipts.get(kind="plan").decision == "accepted"
+
+
+def test_the_planner_is_a_metered_question_that_no_daily_counter_counts() -> None:
+    """Rows 80, 142."""
+    change = work(make_planning(says("planner", GOOD)))
+    paid = Reservation.objects.get(change_id=change.pk)
+    assert (paid.purpose, paid.state) == ("planner", "settled")
+    assert not paid.holds.filter(meter__kind=MeterKind.DAILY_CALLS).exists()
+
+
+def test_a_refused_plan_is_mended_once() -> None:
+    bad = plan_data({"id": "A", "depends_on": ["A"]})
+    entries = [
+        {"when": {"role": "planner"}, "steps": [{"json": bad}]},
+    ]
+    change = work(make_planning(*entries))
+    assert change.state == ChangeState.FAILED
+    assert change.failure == "plan_refused"
+    assert "A depends on itself: A -> A" in change.plan_problem
+    assert not change.tasks.exists()
+    assert Reservation.objects.filter(change_id=change.pk).count() == 2
+    receipt = change.receipts.get(kind="plan")
+    assert (receipt.decision, receipt.detail["answers"]) == ("refused", 2)
+
+
+@pytest.mark.parametrize(
+    "step", [{"text": "I would first read the code."}, {"text": json.dumps(GOOD), "stop": "length"}]
+)
+def test_prose_or_a_cut_off_answer_starts_nothing(step: dict[str, Any]) -> None:
+    """Fault C87."""
+    change = work(make_planning({"when": {"role": "planner"}, "steps": [step]}))
+    assert change.state == ChangeState.FAILED
+    assert not change.tasks.exists()
+
+
+def test_a_missing_connector_is_named() -> None:
+    """Row 3: nobody else's account is used."""
+    change = make_planning(connector="claude")
+    make_script(make_project().organization, says("planner", GOOD), name="claude")
+    work(change)
+    assert change.state == ChangeState.FAILED
+    assert "no enabled connector named 'claude'" in change.failure
+
+
+def test_a_full_budget_blocks_the_change_and_a_raise_goes_on() -> None:
+    """Row 240."""
+    change = make_planning(says("planner", GOOD))
+    set_budget(change, Usd(1_000))
+    work(change)
+    assert (change.state, change.stop_limit) == (ChangeState.BUDGET_BLOCKED, "change_budget")
+    assert change.stop_detail["work"] == "planning"
+    assert change.stop_detail["refusals"][0]["kind"] == "change"
+    assert Reservation.objects.count() == 0
+    set_budget(change, Usd(1_000_000), key="raised")
+    assert resume_work(change, because="raised", now=timezone.now())
+    assert change.state == ChangeState.PLANNING
+    assert work(change).state == ChangeState.RUNNING
+    assert not resume_work(change, because="raised", now=timezone.now())
+
+
+def test_a_passing_error_is_tried_again_later_and_not_for_ever() -> None:
+    change = make_planning({"when": {"role": "planner"}, "steps": [{"fails": "timeout"}]})
+    waits = []
+    for _ in range(7):
+        before = timezone.now()
+        work(change)
+        if change.state != ChangeState.PLANNING:
+            break
+        assert change.not_before is not None
+        waits.append(round((change.not_before - before).total_seconds()))
+        Change.objects.filter(pk=change.pk).update(not_before=before)
+    assert waits == [5, 10, 20, 40, 80, 160]
+    assert change.state == ChangeState.FAILED
+
+
+def test_two_workers_plan_once_and_a_dead_ones_work_is_taken_again() -> None:
+    change = make_planning(says("planner", GOOD))
+    now = timezone.now()
+    first = take_work(change.pk, now=now)
+    assert first is not None
+    work(change)
+    assert change.state == ChangeState.PLANNING
+    assert take_work(change.pk, now=now + timedelta(seconds=119)) is None
+    assert take_work(change.pk, now=now + timedelta(seconds=121)) is not None
+
+
+def test_where_a_plan_needs_approval_a_person_sees_it_first() -> None:
+    change = work(make_planning(says("planner", GOOD), plan_needs_approval=True))
+    assert change.state == ChangeState.AWAITING_APPROVAL
+    assert not change.tasks.exists()
+    plan = plan_on(change)
+    assert plan is not None
+    low, high = estimate_plan(plan)
+    assert Usd(0) < low < high
+    approve_plan(change, by=change.author, now=NOW)
+    assert states(change) == ["ready", "pending", "ready"]
+    with pytest.raises(IllegalMove):
+        approve_plan(change, by=change.author, now=NOW)
+
+
+def test_an_edited_plan_is_read_as_strictly_as_the_planners() -> None:
+    change = work(make_planning(says("planner", GOOD), plan_needs_approval=True))
+    circle = plan_data({"id": "A", "depends_on": ["B"]}, {"id": "B", "depends_on": ["A"]})
+    with pytest.raises(InvalidInput, match="A -> B -> A") as refused:
+        approve_plan(change, by=change.author, now=NOW, edited=circle)
+    assert refused.value.field == "plan"
+    assert not change.tasks.exists()
+    approve_plan(change, by=change.author, now=NOW, edited=plan_data({"id": "ONE", "size": "medium"}))
+    assert [task.key for task in change.tasks.all()] == ["ONE"]
+    assert change.receipts.get(decision="approved").reasons == ["approved_edited"]
+
+
+def test_a_person_may_ask_for_another_plan() -> None:
+    change = work(make_planning(says("planner", GOOD), plan_needs_approval=True))
+    plan_again(change, by=change.author, now=timezone.now())
+    assert (change.state, change.plan) == (ChangeState.PLANNING, None)
+    assert work(change).state == ChangeState.AWAITING_APPROVAL
+
+
+def test_the_planner_answers_on_sonnet() -> None:
+    assert PLANNER.tier.word == "sonnet"
