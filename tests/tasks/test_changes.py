@@ -8,7 +8,6 @@ from uuid import uuid4
 import pytest
 from django.db import connection
 
-from budgets.keys import MeterKind
 from budgets.money import Usd
 from tasks.changes import (
     WantedChange,

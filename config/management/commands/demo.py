@@ -84,7 +84,9 @@ class Command(BaseCommand):
         if made:
             self.stdout.write(f"      {len(made)} Changes are on their way; the third will ask for money.")
         if project.trusted:
-            self.stdout.write("      No sandbox here (install bubblewrap): the demo's own commands run without one.")
+            self.stdout.write(
+                "      No sandbox here (install bubblewrap): the demo's own commands run without one."
+            )
 
 
 def demo_password() -> str:
