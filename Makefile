@@ -8,7 +8,7 @@ TEST_DATABASE_URL ?= postgresql://postgres@127.0.0.1:5432/remit
 TEST_REDIS_URL ?= redis://127.0.0.1:6379/15
 PYTEST_ARGS ?=
 
-.PHONY: help run test check test-services bench prepare prepare-dev format
+.PHONY: help run test check test-services bench prepare prepare-dev format limits
 
 help:
 	@echo "make run            Remit with its demo on this machine; Ctrl-C stops it"
@@ -16,6 +16,7 @@ help:
 	@echo "make check          format, lint, types, floors, system checks, migrations"
 	@echo "make test-services  the suite on PostgreSQL and Redis"
 	@echo "make bench          measurements, as ratios within one run"
+	@echo "make limits         docs/limits.md anew from the code"
 	@echo "make format         what make check would complain about and can be mended by itself"
 
 prepare:
@@ -45,6 +46,9 @@ check: prepare-dev
 format: prepare-dev
 	$(PY) -m ruff check --fix --quiet .
 	$(PY) -m ruff format --quiet .
+
+limits: prepare-dev
+	$(PY) -m tests.architecture.limits > docs/limits.md.new && mv docs/limits.md.new docs/limits.md
 
 bench: prepare-dev
 	$(PY) -m bench
