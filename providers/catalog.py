@@ -36,6 +36,7 @@ CAPABILITIES = frozenset(
         "forced_tool",
         "sampling",
         "candidates",
+        "tools_with_reasoning",
     }
 )
 # A published id with the day of its snapshot is the same model: claude-haiku-5-5-20261001, gpt-4.1-2025-04-14.

@@ -9,17 +9,32 @@ from uuid import UUID
 
 from django.conf import settings
 
+from providers.account import Account, check_account, read_options
+from providers.anthropic import AnthropicGateway
+from providers.embeddings import Embedder, HashingEmbedder, HttpEmbedder
 from providers.errors import ConnectorNotFound, RequestRefused
 from providers.gateway import Gateway
+from providers.google import GoogleGateway
 from providers.models import Connector, ConnectorKind
+from providers.openai_chat import OpenAIGateway, OpenRouterGateway
 from providers.scenarios import load_scenarios, read_entries
 from providers.scripted import ScriptedGateway
+from providers.wire import HttpGateway
 
 # Where a relative path of a scripted connector may lie, searched in this order.
 DEMO_FOLDER = Path("tasks") / "demo"
 
+_WIRES: dict[ConnectorKind, type[HttpGateway]] = {
+    ConnectorKind.ANTHROPIC: AnthropicGateway,
+    ConnectorKind.OPENAI: OpenAIGateway,
+    ConnectorKind.OPENROUTER: OpenRouterGateway,
+    ConnectorKind.GOOGLE: GoogleGateway,
+}
+assert {*_WIRES, ConnectorKind.SCRIPTED} == set(ConnectorKind), "every kind has a wire"
+
 _built: dict[UUID, tuple[int, object, Gateway]] = {}
 _built_by = os.getpid()
+_embedders: dict[tuple[int, str, str], Embedder] = {}
 _lock = threading.Lock()
 
 
@@ -51,9 +66,43 @@ def gateway_of(connector: Connector) -> Gateway:
         return known[2]
 
 
+def embedder() -> Embedder:
+    """The deployment's embed service: built in and lexical, or the one it was given."""
+    plane = settings.PLANE
+    if plane.embeddings == "hashing":
+        return HashingEmbedder()
+    account = Account(
+        name="embeddings", base_url=plane.embeddings_url, key=plane.embeddings_key, private_addresses=True
+    )
+    with _lock:
+        place = (os.getpid(), plane.embeddings_url, plane.embeddings_model)
+        if place not in _embedders:
+            _embedders[place] = HttpEmbedder(account, model=plane.embeddings_model)
+        return _embedders[place]
+
+
 def account_of(connector: Connector) -> str:
     """The stable name of the paying account: the row's id, since names may be given again."""
     return f"{connector.kind}:{connector.pk}"
+
+
+def account_for(connector: Connector) -> Account:
+    """The row as the wires know it. Checked again here: rules may have become stricter since it was saved."""
+    options = read_options(connector.config)
+    check_account(
+        base_url=connector.base_url,
+        key=(key := connector.open_key()),
+        headers=connector.headers,
+        private_addresses=settings.PLANE.private_addresses,
+    )
+    return Account(
+        name=account_of(connector),
+        base_url=connector.base_url,
+        key=key,
+        headers={name.lower(): value for name, value in connector.headers.items()},
+        options=options,
+        private_addresses=settings.PLANE.private_addresses,
+    )
 
 
 def _build(connector: Connector) -> Gateway:

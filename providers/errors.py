@@ -25,7 +25,7 @@ class ProviderError(Exception):
     """Root of this floor's errors. `kind` is a stable word; `usage` is set when the bill was readable all the same."""
 
     kind: ClassVar[str] = "transient"
-    may_be_billed: ClassVar[bool] = False
+    may_be_billed: bool = False  # of the class; an answer that broke off halfway sets its own
 
     def __init__(
         self,
@@ -35,12 +35,17 @@ class ProviderError(Exception):
         retry_after_seconds: float | None = None,
         usage: Usage | None = None,
         request_id: str = "",
+        may_be_billed: bool | None = None,
+        output_began: bool = False,
     ) -> None:
         super().__init__(message or self.kind)
         self.status = status
         self.retry_after_seconds = retry_after_seconds
         self.usage = usage
         self.request_id = request_id
+        self.output_began = output_began  # part of an answer came: never tried again by itself (row 115)
+        if may_be_billed is not None:
+            self.may_be_billed = may_be_billed
 
 
 class ConnectorNotFound(ProviderError):

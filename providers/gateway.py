@@ -15,6 +15,10 @@ class Gateway(Protocol):
         """A stable name of the paying account, for the provider meter; never a key."""
         ...
 
+    def fit(self, request: ModelRequest) -> ModelRequest:
+        """The request under this account's own name for its model; call it before estimating. Usually unchanged."""
+        ...
+
     def check(self, request: ModelRequest) -> None:
         """Refuse before any IO what this route cannot send; raises `RequestRefused` with the reason."""
         ...

@@ -61,6 +61,9 @@ class ScriptedGateway:
     def account(self) -> str:
         return self._account
 
+    def fit(self, request: ModelRequest) -> ModelRequest:
+        return request
+
     def check(self, request: ModelRequest) -> None:
         self._step(request)
 
