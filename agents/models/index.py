@@ -40,7 +40,8 @@ class IndexedFile(TenantModel):
     size_bytes = models.PositiveBigIntegerField()
     language = models.CharField(max_length=20, blank=True)
     symbols = models.JSONField(default=list)  # names that the file defines, in order
-    imports = models.JSONField(default=list)  # paths of this tree that the file imports
+    wants = models.JSONField(default=list)  # what it imports, as written
+    imports = models.JSONField(default=list)  # the paths of this tree that these are
     vector = models.BinaryField(null=True)  # float32, little endian, of length 1; null: none
 
     class Meta:

@@ -6,15 +6,19 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
+from uuid import uuid4
 
 from agents.clock import Clock
 from agents.context.packet import ContextFacts, CriterionFact, Item, Place
 from agents.models import CallState, IndexedFile, ModelCall, ToolCall, TreeIndex
-from agents.spec import Payers
+from agents.spec import AttemptSpec, Payers, RunCaps, SourceTree
+from agents.workspace.git import store_for
+from agents.workspace.trees import commit_files
 from budgets.meters import MeterKind, ensure_meters, payer_meters
 from budgets.models import Meter
 from budgets.money import Usd
-from providers.messages import ModelRequest, UserMessage
+from providers.messages import ModelRequest, Thinking, UserMessage
+from routing.words import TaskKind, Tier
 from tenants.models import Project
 from tests.factories.tenants import make_project, make_user
 
@@ -187,3 +191,51 @@ def make_facts(**over: Any) -> ContextFacts:
         reads_max=12,
     )
     return replace(facts, **over)
+
+
+def make_caps(**over: Any) -> RunCaps:
+    caps = RunCaps(
+        calls_max=16,
+        reads_max=12,
+        read_characters_max=40_000,
+        command_seconds_max=60,
+        output_characters_max=12_000,
+        sandboxes_max=4,
+    )
+    return replace(caps, **over)
+
+
+def make_spec(project: Project | None = None, *, files: dict[str, bytes] | None = None, **over: Any) -> AttemptSpec:
+    """An attempt at a small implement Task. `files` are those of its repository; without them it has no source.
+
+    `calls_max` and the other caps may be given by their own names.
+    """
+    project = project or make_project()
+    run_id = uuid4()
+    source = None
+    if files is not None:
+        store = store_for(project.pk).init()
+        commit = commit_files(store, files, message="Start", at=int(NOON.timestamp()))
+        source = SourceTree(repository_id=project.pk, base_commit=commit, start_commit=commit)
+    caps = {name: over.pop(name) for name in list(over) if name in RunCaps.__dataclass_fields__}
+    payers = over.pop("payers", None) or make_payers(project, change_id=uuid4())
+    spec = AttemptSpec(
+        run_id=run_id,
+        agent_id="agt_1",
+        kind=TaskKind.IMPLEMENT,
+        tier=Tier.HAIKU,
+        model="claude-haiku-5-5",
+        thinking=Thinking(),
+        output_tokens_max=8_000,
+        caps=make_caps(**caps),
+        budget=None,
+        payers=replace(payers, run_id=run_id, key=f"run:{run_id}"),
+        prompt="Do the Task.",
+        packet_hash="0" * 64,
+        source=source,
+        changeset_id=uuid4(),
+        message="Do the Task",
+        committed_at=int(NOON.timestamp()) + 60,
+        archive_prefix=f"context/{project.pk}/change/task",
+    )
+    return replace(spec, **over)
