@@ -46,16 +46,18 @@ SELECT r.key FROM budgets_reservation r, {each}
   LEFT JOIN budgets_meter m ON m.id = {id}
  WHERE m.id IS NULL OR (m.organization_id IS NOT NULL AND m.organization_id <> r.organization_id)
 """
+# A meter may stand above its limit only after an overrun, a bill that came after a release, or when a limit
+# that reached so far was in force since the meter began.
 _OVER_THE_LIMIT = """
 SELECT m.name FROM budgets_meter m
- WHERE (spent_usd + held_usd > limit_usd OR spent_tokens + held_tokens > limit_tokens
-        OR spent_calls + held_calls > limit_calls)
+ WHERE m.spent_{unit} + m.held_{unit} > m.limit_{unit}
    AND NOT EXISTS (SELECT 1 FROM budgets_reservation r, {each}
                     WHERE {id} = m.id AND (r.overrun OR (r.released_by_id IS NOT NULL AND r.state = 'settled')))
    AND NOT EXISTS (SELECT 1 FROM budgets_limitchange c
-                    WHERE c.kind = m.kind AND c.subject = m.subject
+                    WHERE c.kind = m.kind AND c.subject = m.subject AND c.unit = '{unit}'
                       AND (c.organization_id = m.organization_id OR m.organization_id IS NULL)
-                      AND c.after IS NOT NULL AND (c.before IS NULL OR c.after < c.before))
+                      AND (c.before >= m.spent_{unit} + m.held_{unit} OR c.after >= m.spent_{unit} + m.held_{unit}
+                           OR (c.at > m.created_at AND (c.before IS NULL OR c.after IS NULL))))
 """
 _BROKEN_CHAINS = """
 WITH e AS (
@@ -113,8 +115,9 @@ def find_problems(now: datetime) -> Iterator[str]:
         yield f"I2: meter {name} differs from the sum of its entries"
     for key in _names(_STRANGE_METERS):
         yield f"I2: reservation {key} names a meter that is missing or another organization's"
-    for name in _names(_OVER_THE_LIMIT):
-        yield f"I3: meter {name} is over its limit, and no overrun or lowered limit explains it"
+    for unit in _UNITS:
+        for name in _names(_OVER_THE_LIMIT.replace("{unit}", unit)):
+            yield f"I3: meter {name} is over its limit in {unit}, and no overrun or lowered limit explains it"
     for key in _names(_BROKEN_CHAINS):
         yield f"I4: reservation {key} has entries that do not fit its state"
     long_ago = now - timedelta(minutes=LAPSED_MINUTES_MAX)

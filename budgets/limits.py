@@ -1,33 +1,47 @@
-"""Limits: read one that somebody typed, set it with its audit row, and let a raise that expires return."""
+"""Limits: set one with its audit row, and let a raise that expires return."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import Q
 
-from budgets.decisions import CALLS_LIMIT_MAX, TOKENS_MAX, Unit, period_of, unit_of
+from budgets.decisions import Unit, period_of, unit_of
 from budgets.errors import KeyReused
-from budgets.keys import PLATFORM_SUBJECT, MeterKey, MeterKind
+from budgets.keys import MeterKey, MeterKind
+from budgets.limit_input import (
+    Limit,
+    check_expiry,
+    check_subject,
+    check_words,
+    checked_limit,
+    is_raise,
+    plain,
+    project_wants_reason,
+    read_limit,
+)
 from budgets.meters import ensure_meters, meter_key, read_meters
 from budgets.models import LimitChange, LimitRule, Meter
-from budgets.money import AMOUNT_MICRO_MAX, AMOUNT_USD_MAX, NotAnAmount, Usd, parse_usd
+from budgets.money import Usd
 from tenants.audit import note
-from tenants.errors import InvalidInput, NotVisible
-from tenants.models import Membership, Organization, Project, User
+from tenants.models import Organization, User
 
-REASON_CHARACTERS_MAX = 2_000
-KEY_CHARACTERS_MAX = 200
-EXPIRY_DAYS_MAX = 366
+__all__ = [
+    "AlreadyDone",
+    "Limit",
+    "Unchanged",
+    "is_raise",
+    "limit_of",
+    "read_limit",
+    "return_expired",
+    "set_limit",
+]
+
 RETURNED_PER_SWEEP_MAX = 200
-
-Limit = Usd | int | None
-_MAX_OF = {Unit.USD: AMOUNT_MICRO_MAX, Unit.TOKENS: TOKENS_MAX, Unit.CALLS: CALLS_LIMIT_MAX}
 _COLUMN = {Unit.USD: "limit_usd", Unit.TOKENS: "limit_tokens", Unit.CALLS: "limit_calls"}
 
 
@@ -68,19 +82,19 @@ def set_limit(
     caller's transaction, which then should be short: the meter is locked. The door has checked who may.
     """
     unit = unit or unit_of(kind)
-    after = _checked_limit(kind, unit, to)
-    _check_words(
-        reason, key, reason_needed=reason_needed or _project_wants_reason(kind, organization_id, subject)
+    after = checked_limit(kind, unit, to)
+    check_words(
+        reason, key, reason_needed=reason_needed or project_wants_reason(kind, organization_id, subject)
     )
-    _check_expiry(expires_at, now)
-    _check_subject(kind, organization_id, subject)
+    check_expiry(expires_at, now)
+    check_subject(kind, organization_id, subject)
     meter = meter_key(kind, organization_id, subject, now=now)
     with transaction.atomic():
         earlier = _change_of(organization_id, key)
         if earlier is not None:
             return _repeated(earlier, kind, subject, unit, after)
         rule = _locked_rule(meter)
-        before = _plain(getattr(rule, _COLUMN[unit]))
+        before = plain(getattr(rule, _COLUMN[unit]))
         if before == after:
             return Unchanged(before, after)
         return _write(
@@ -105,37 +119,6 @@ def limit_of(
     return limit
 
 
-def read_limit(kind: MeterKind, raw: object, *, field: str = "limit", currency: str = "USD") -> Limit:
-    """What a person or client sent as a limit: an amount, a whole number of calls, or nothing for unlimited.
-
-    Raises `InvalidInput`: negative, NaN, an exponent, a comma, too large, another currency.
-    """
-    if currency != "USD":
-        raise InvalidInput(
-            field, f"{currency!r} is not a known currency", "Give US dollars.", code="unknown_currency"
-        )
-    if raw is None or raw == "":
-        return None
-    if unit_of(kind) is Unit.USD:
-        try:
-            return parse_usd(raw)
-        except NotAnAmount as error:
-            raise InvalidInput(
-                field, str(error), 'Give US dollars such as "12.50".', code="bad_amount"
-            ) from None
-    text = str(raw).strip() if isinstance(raw, int | str) and not isinstance(raw, bool) else ""
-    if not (text.isascii() and text.isdigit() and len(text) <= 12 and int(text) <= CALLS_LIMIT_MAX):
-        problem = "a number of calls is whole and not negative"
-        raise InvalidInput(field, problem, f"Give 0 to {CALLS_LIMIT_MAX:,}, such as 1000.", code="bad_amount")
-    return int(text)
-
-
-def is_raise(before: Limit, after: Limit) -> bool:
-    """Whether `after` allows more than `before` (row 199)."""
-    old, new = _plain(before), _plain(after)
-    return old is not None and (new is None or new > old)
-
-
 def return_expired(now: datetime) -> int:
     """Let raises whose time is over return to what the history says; how many were closed.
 
@@ -155,7 +138,7 @@ def _return_one(change: LimitChange, now: datetime) -> bool:
         rule = _locked_rule(meter)
         if LimitChange.objects.filter(returns=change).exists():
             return False  # another sweeper was first
-        before = _plain(getattr(rule, _COLUMN[unit]))
+        before = plain(getattr(rule, _COLUMN[unit]))
         after = _in_force(change, now, current=before)
         reason = (
             "the time of this limit is over" if before != after else "its time is over; a later limit stands"
@@ -290,82 +273,5 @@ def _repeated(
     return AlreadyDone(earlier)
 
 
-def _checked_limit(kind: MeterKind, unit: Unit, to: Limit) -> int | None:
-    if to is None:
-        return None
-    right_type = type(to) is (Usd if unit is Unit.USD else int)
-    value = _plain(to)
-    if not right_type or value is None or not 0 <= value <= _MAX_OF[unit]:
-        most = f"${AMOUNT_USD_MAX:,}" if unit is Unit.USD else f"{_MAX_OF[unit]:,} {unit}"
-        raise InvalidInput(
-            "limit",
-            f"{to} is no limit of a {kind} meter",
-            f"Give 0 to {most}, or none at all.",
-            code="bad_amount",
-        )
-    return value
-
-
-def _check_words(reason: str, key: str, *, reason_needed: bool) -> None:
-    if reason_needed and not reason.strip():
-        raise InvalidInput(
-            "reason", "a reason is needed here", "Say why the limit changes.", code="reason_needed"
-        )
-    if len(reason) > REASON_CHARACTERS_MAX:
-        raise InvalidInput(
-            "reason", "the reason is too long", f"Use at most {REASON_CHARACTERS_MAX} characters."
-        )
-    if not 0 < len(key) <= KEY_CHARACTERS_MAX:
-        raise InvalidInput("key", "a key is needed", f"Send a text of 1 to {KEY_CHARACTERS_MAX} characters.")
-
-
-def _check_expiry(expires_at: datetime | None, now: datetime) -> None:
-    if expires_at is None:
-        return
-    if expires_at.tzinfo is None or not now < expires_at <= now + timedelta(days=EXPIRY_DAYS_MAX):
-        raise InvalidInput(
-            "expires_at",
-            "this is no moment in the coming year",
-            f"Give a time with its zone, at most {EXPIRY_DAYS_MAX} days from now.",
-        )
-
-
-def _check_subject(kind: MeterKind, organization_id: UUID | None, subject: str) -> None:
-    """What can be checked here belongs to the organization; a Change is checked by the domain above."""
-    if kind is MeterKind.PLATFORM:
-        assert organization_id is None, "the platform's limit belongs to no organization"
-        assert subject == PLATFORM_SUBJECT, f"the platform's subject is {PLATFORM_SUBJECT!r}"
-        return
-    assert organization_id is not None, f"a {kind} limit belongs to an organization"
-    own = str(organization_id)
-    if kind in (MeterKind.PROJECT, MeterKind.USER):
-        of_organization = (Project if kind is MeterKind.PROJECT else Membership).objects.of_organization(
-            organization_id
-        )
-        lookup = {"pk": subject} if kind is MeterKind.PROJECT else {"user_id": subject}
-        try:
-            visible = of_organization.filter(**lookup).exists()
-        except ValidationError:  # not even an id
-            visible = False
-        if not visible:
-            raise NotVisible(str(kind))
-    elif kind not in (MeterKind.CHANGE, MeterKind.PROVIDER) and subject != own:
-        raise NotVisible(str(kind))
-
-
-def _project_wants_reason(kind: MeterKind, organization_id: UUID | None, subject: str) -> bool:
-    if kind is not MeterKind.PROJECT or organization_id is None:
-        return False
-    try:
-        wanted = Project.objects.of_organization(organization_id).filter(pk=subject, raise_needs_reason=True)
-        return bool(wanted.exists())
-    except ValidationError:
-        return False
-
-
 def _typed(unit: Unit, value: int | None) -> Limit:
     return Usd(value) if unit is Unit.USD and value is not None else value
-
-
-def _plain(value: Limit) -> int | None:
-    return value.micro if isinstance(value, Usd) else value

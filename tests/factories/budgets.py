@@ -83,12 +83,12 @@ def make_meter(
     return meter
 
 
-def limit(key: MeterKey, to: Usd | int | None, *, now: datetime = NOON, **over: Any) -> Any:
+def limit(meter: MeterKey, to: Usd | int | None, /, *, now: datetime = NOON, **over: Any) -> Any:
     """Set the limit of that meter's subject, as Remit itself; checks no membership."""
     given: dict[str, Any] = {
-        "organization_id": key.organization_id,
-        "kind": key.kind,
-        "subject": key.subject,
+        "organization_id": meter.organization_id,
+        "kind": meter.kind,
+        "subject": meter.subject,
         "to": to,
         "by": None,
         "reason": "for the test",
