@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any, cast
 from uuid import UUID
 
+from django.contrib.auth.models import AnonymousUser
 from django.db.models import QuerySet
 from django.urls import path, reverse
 from django.utils import timezone
@@ -59,6 +60,9 @@ from tenants.shapes import (
     body_of,
 )
 
+# The schema reads a view's type from its rows; this is all of them that nobody may see.
+NOBODY = AnonymousUser()
+
 
 class OrganizationScoped(APIView):
     """A view beneath one organization. Its rows are looked up together with it, never by a bare id (C79, C81)."""
@@ -80,7 +84,7 @@ class OrganizationScoped(APIView):
 class OrganizationList(IdempotentPosts, ListAPIView[Organization]):
     serializer_class = OrganizationOutput
     write_scope = Scope.ADMIN
-    queryset = Organization.objects.none()
+    queryset = Organization.objects.visible_to(NOBODY)
 
     def get_serializer_context(self) -> dict[str, Any]:
         return {**super().get_serializer_context(), "roles": roles_of(cast(User, self.request.user))}
@@ -129,10 +133,14 @@ class OrganizationDetail(OrganizationScoped):
 
 class MemberList(OrganizationScoped, ListAPIView[Membership]):
     serializer_class = MemberOutput
-    queryset = Membership.objects.none()
+    queryset = Membership.objects.visible_to(NOBODY)
 
     def get_queryset(self) -> QuerySet[Membership]:
-        return Membership.objects.of_organization(self.organization.pk).select_related("user")
+        return (
+            Membership.objects.visible_to(self.person)
+            .of_organization(self.organization.pk)
+            .select_related("user")
+        )
 
     @extend_schema(operation_id="members_list", tags=["members"])
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
@@ -162,10 +170,14 @@ class InvitationList(OrganizationScoped, IdempotentPosts, ListAPIView[Invitation
     serializer_class = InvitationOutput
     reader = Role.ADMIN
     kept_out = ("link",)
-    queryset = Invitation.objects.none()
+    queryset = Invitation.objects.visible_to(NOBODY)
 
     def get_queryset(self) -> QuerySet[Invitation]:
-        return Invitation.objects.of_organization(self.organization.pk).select_related("invited_by")
+        return (
+            Invitation.objects.visible_to(self.person)
+            .of_organization(self.organization.pk)
+            .select_related("invited_by")
+        )
 
     @extend_schema(operation_id="invitations_list", tags=["members"])
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
@@ -218,7 +230,7 @@ class InvitationRenewal(OrganizationScoped, IdempotentPosts):
 class ProjectList(IdempotentPosts, ListAPIView[Project]):
     serializer_class = ProjectOutput
     write_scope = Scope.ADMIN
-    queryset = Project.objects.none()
+    queryset = Project.objects.visible_to(NOBODY)
 
     def get_queryset(self) -> QuerySet[Project]:
         rows = Project.objects.visible_to(self.request.user)
@@ -275,7 +287,7 @@ class TokenList(OrganizationScoped, IdempotentPosts, ListAPIView[ApiToken]):
     serializer_class = TokenOutput
     writer = Role.VIEWER  # a key for oneself opens nothing that its user cannot open
     kept_out = ("token",)
-    queryset = ApiToken.objects.none()
+    queryset = ApiToken.objects.visible_to(NOBODY)
 
     def get_queryset(self) -> QuerySet[ApiToken]:
         return tokens_for(self.person, self.organization)
@@ -316,10 +328,14 @@ class TokenDetail(OrganizationScoped):
 class AuditList(OrganizationScoped, ListAPIView[AuditEntry]):
     serializer_class = AuditOutput
     reader = Role.ADMIN
-    queryset = AuditEntry.objects.none()
+    queryset = AuditEntry.objects.visible_to(NOBODY)
 
     def get_queryset(self) -> QuerySet[AuditEntry]:
-        return AuditEntry.objects.of_organization(self.organization.pk).select_related("actor")
+        return (
+            AuditEntry.objects.visible_to(self.person)
+            .of_organization(self.organization.pk)
+            .select_related("actor")
+        )
 
     @extend_schema(operation_id="audit_list", tags=["organizations"])
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:

@@ -108,7 +108,7 @@ def accept_as_new(plain: str, *, password: str, name: str, now: datetime) -> Use
     """Make the account of the invited address and join. The link has proved the address."""
     with transaction.atomic():
         invitation = open_invitation(plain, now=now)
-        if User.objects.filter(email=invitation.email).exists():
+        if has_account(invitation):
             raise InvalidInput(
                 "",
                 "there is an account with this address",
@@ -122,6 +122,11 @@ def accept_as_new(plain: str, *, password: str, name: str, now: datetime) -> Use
         EmailAddress.objects.create(user=user, email=user.email, verified=True, primary=True)
         _join(invitation, user, now=now)
     return user
+
+
+def has_account(invitation: Invitation) -> bool:
+    """Whether the invited address belongs to somebody already; asked only with the secret in hand."""
+    return User.objects.filter(email=invitation.email).exists()
 
 
 def send(invitation: Invitation, link: str) -> bool:

@@ -83,12 +83,13 @@ def home(request: HttpRequest, organization_id: UUID) -> HttpResponse:
         organization,
         tab="overview",
         form=form,
-        members=_members(organization)[: LATEST_ROWS + 1],
-        member_count=_members(organization).count(),
-        projects=Project.objects.of_organization(organization.pk)
+        members=_members(request, organization)[: LATEST_ROWS + 1],
+        member_count=_members(request, organization).count(),
+        projects=Project.objects.visible_to(request.user)
+        .of_organization(organization.pk)
         .filter(archived_at__isnull=True)
         .order_by("name"),
-        latest=_audit(organization)[:LATEST_ROWS],
+        latest=_audit(request, organization)[:LATEST_ROWS],
     )
 
 
@@ -212,7 +213,7 @@ def audit(request: HttpRequest, organization_id: UUID) -> HttpResponse:
     """Newest first; `before` is the id of the last row of the page before."""
     organization = organization_for(request.user, organization_id, at_least=Role.ADMIN)
     wanted = {name: request.GET.get(name, "").strip()[:100] for name in ("who", "what", "before")}
-    rows = _audit(organization)
+    rows = _audit(request, organization)
     if wanted["who"]:
         rows = rows.filter(actor__email__icontains=wanted["who"])
     if wanted["what"]:
@@ -234,15 +235,17 @@ def audit(request: HttpRequest, organization_id: UUID) -> HttpResponse:
 
 def _members_page(request: HttpRequest, organization: Organization, **context: Any) -> HttpResponse:
     now = timezone.now()
-    sent = Invitation.objects.of_organization(organization.pk).filter(
-        accepted_at__isnull=True, revoked_at__isnull=True
+    sent = (
+        Invitation.objects.visible_to(request.user)
+        .of_organization(organization.pk)
+        .filter(accepted_at__isnull=True, revoked_at__isnull=True)
     )
     return _page(
         request,
         "tenants/members.html",
         organization,
         tab="members",
-        members=_members(organization),
+        members=_members(request, organization),
         invitations=[
             (one, invitations.state_of(one, now=now))
             for one in sent.select_related("invited_by").order_by("-sent_at")[:INVITATION_ROWS]
@@ -260,13 +263,18 @@ def _page(
     return render(request, template, mine | context)
 
 
-def _members(organization: Organization) -> Any:
-    rows = Membership.objects.of_organization(organization.pk).select_related("user")
+def _members(request: HttpRequest, organization: Organization) -> Any:
+    rows = Membership.objects.visible_to(request.user).of_organization(organization.pk).select_related("user")
     return rows.order_by("-role", "user__email")
 
 
-def _audit(organization: Organization) -> Any:
-    return AuditEntry.objects.of_organization(organization.pk).select_related("actor").order_by("-pk")
+def _audit(request: HttpRequest, organization: Organization) -> Any:
+    return (
+        AuditEntry.objects.visible_to(request.user)
+        .of_organization(organization.pk)
+        .select_related("actor")
+        .order_by("-pk")
+    )
 
 
 def _sent(request: HttpRequest, invitation: Invitation, plain: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_safe
 
 from tenants.forms import JoinForm, attempt
-from tenants.invitations import accept, accept_as_new, open_invitation
+from tenants.invitations import accept, accept_as_new, has_account, open_invitation
 from tenants.models import ApiToken, Invitation, Membership, User
 
 
@@ -43,7 +43,7 @@ def account(request: HttpRequest) -> HttpResponse:
 def invitation_accept(request: HttpRequest, secret: str) -> HttpResponse:
     """Join with the account one is signed in with, or make the account of the invited address."""
     invitation = open_invitation(secret, now=timezone.now())
-    known = User.objects.filter(email=invitation.email).exists()
+    known = has_account(invitation)
     if request.method == "POST" and request.POST.get("act") == "sign_out":
         logout(request)
         return redirect(request.path)

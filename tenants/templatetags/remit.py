@@ -84,11 +84,12 @@ def form_errors(form: BaseForm) -> dict[str, Any]:
 
 @register.simple_tag
 def changes(entry: AuditEntry) -> SafeString:
-    """What an act changed: `field: before → after`, one line each; all values are escaped."""
+    """What an act changed, a line each: `field: before → after`, or the one of them that there is."""
     before, after = entry.before or {}, entry.after or {}
     names = [*before, *(name for name in after if name not in before)]
-    lines = ((name, _value(before, name), _value(after, name)) for name in names)
-    return format_html_join("", '<div class="small wrap"><span class="soft">{}:</span> {} → {}</div>', lines)
+    lines = ((name, _change(before, after, name)) for name in names)
+    inner = format_html_join("", '<div class="small wrap"><span class="soft">{}:</span> {}</div>', lines)
+    return format_html("<div>{}</div>", inner)
 
 
 @register.simple_tag(takes_context=True)
@@ -127,10 +128,19 @@ def relative(seconds: float) -> str:
     return f"{count} {unit} ago" if seconds >= 0 else f"in {count} {unit}"
 
 
-def _value(values: Mapping[str, Any], name: str) -> str:
-    value = values.get(name, "")
+def _change(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> str:
+    if name not in before:
+        return _value(after[name])
+    return (
+        f"{_value(before[name])} → {_value(after[name])}" if name in after else f"was {_value(before[name])}"
+    )
+
+
+def _value(value: object) -> str:
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        value = ", ".join(value)
     text = value if isinstance(value, str) else json.dumps(value)
-    return text[:VALUE_CHARACTERS_MAX] if text else "–"
+    return text[:VALUE_CHARACTERS_MAX] or "–"
 
 
 def _is_here(context: Context, address: str) -> bool:

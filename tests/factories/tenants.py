@@ -76,6 +76,6 @@ def make_invitation(organization: Organization | None = None, **more: Any) -> tu
     return invitation, plain
 
 
-def bearer(plain: str) -> dict[str, str]:
+def bearer(plain: str) -> dict[str, Any]:
     """Keyword arguments for a test client that comes with this token."""
     return {"HTTP_AUTHORIZATION": f"Bearer {plain}"}

@@ -1,0 +1,170 @@
+"""Operator screens: to look and to switch off. Roles, tokens and settings change in the product, audited."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import admin
+from django.contrib.auth.admin import UserAdmin
+from django.http import HttpRequest
+
+from tenants.models import (
+    ApiToken,
+    AuditEntry,
+    IdempotencyRecord,
+    Invitation,
+    Membership,
+    Organization,
+    Project,
+    User,
+)
+
+if TYPE_CHECKING:
+    from django.db.models import Model
+
+    Base = admin.ModelAdmin[Any]
+    Inline = admin.TabularInline[Any, Any]
+else:
+    Base, Inline = admin.ModelAdmin, admin.TabularInline
+
+
+class ReadOnly(Base):
+    """Shown, searched and filtered; never made, changed or deleted by hand."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002  # Django's signature
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:  # noqa: ARG002
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:  # noqa: ARG002
+        return False
+
+
+class Memberships(Inline):
+    model = Membership
+    fields = ("organization", "user", "role", "created_at")
+    readonly_fields = fields
+    extra = 0
+    can_delete = False
+
+    def has_add_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:  # noqa: ARG002
+        return False
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        return super().get_queryset(request).select_related("organization", "user")
+
+
+@admin.register(User)
+class People(UserAdmin[User]):
+    """`active` is the switch: it ends every session, token and stream at the next question."""
+
+    ordering = ("email",)
+    list_display = ("email", "first_name", "last_name", "is_active", "is_staff", "last_login")
+    list_filter = ("is_active", "is_staff", "is_superuser", "last_login")
+    search_fields = ("email", "first_name", "last_name")
+    fieldsets = (
+        (None, {"fields": ("email", "password")}),
+        ("Person", {"fields": ("first_name", "last_name")}),
+        ("Deployment", {"fields": ("is_active", "is_staff", "is_superuser", "groups", "user_permissions")}),
+        ("Dates", {"fields": ("last_login", "date_joined")}),
+    )
+    add_fieldsets = ((None, {"classes": ("wide",), "fields": ("email", "password1", "password2")}),)
+    readonly_fields = ("last_login", "date_joined")
+    inlines = (Memberships,)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:  # noqa: ARG002
+        """Their changes and audit entries name them: switch off instead."""
+        return False
+
+
+@admin.register(Organization)
+class Organizations(ReadOnly):
+    list_display = ("name", "slug", "last_change_number", "created_at")
+    search_fields = ("name", "slug", "=id")
+    date_hierarchy = "created_at"
+    inlines = (Memberships,)
+
+
+@admin.register(Membership)
+class MembershipList(ReadOnly):
+    list_display = ("user", "organization", "role", "created_at")
+    list_filter = ("role",)
+    list_select_related = ("user", "organization")
+    search_fields = ("user__email", "organization__name", "organization__slug")
+
+
+@admin.register(Project)
+class Projects(ReadOnly):
+    list_display = (
+        "name",
+        "organization",
+        "connector",
+        "promotion",
+        "plan_needs_approval",
+        "trusted",
+        "archived_at",
+    )
+    list_filter = ("trusted", "promotion", "plan_needs_approval", ("archived_at", admin.EmptyFieldListFilter))
+    list_select_related = ("organization",)
+    search_fields = ("name", "slug", "organization__name", "=id")
+
+
+@admin.register(Invitation)
+class Invitations(ReadOnly):
+    exclude = ("digest",)
+    list_display = (
+        "email",
+        "organization",
+        "role",
+        "invited_by",
+        "sent_at",
+        "expires_at",
+        "accepted_at",
+        "revoked_at",
+    )
+    list_filter = (
+        "role",
+        ("accepted_at", admin.EmptyFieldListFilter),
+        ("revoked_at", admin.EmptyFieldListFilter),
+        "expires_at",
+    )
+    list_select_related = ("organization", "invited_by")
+    search_fields = ("email", "organization__name", "invited_by__email")
+
+
+@admin.register(ApiToken)
+class Tokens(ReadOnly):
+    exclude = ("digest",)
+    list_display = (
+        "name",
+        "prefix",
+        "user",
+        "organization",
+        "scopes",
+        "last_used_at",
+        "expires_at",
+        "revoked_at",
+    )
+    list_filter = (("revoked_at", admin.EmptyFieldListFilter), "last_used_at", "expires_at")
+    list_select_related = ("user", "organization")
+    search_fields = ("name", "prefix", "user__email", "organization__name")
+
+
+@admin.register(AuditEntry)
+class Audit(ReadOnly):
+    list_display = ("at", "organization", "actor", "action", "subject", "remote", "request_id")
+    list_filter = ("action", "at")
+    list_select_related = ("organization", "actor")
+    search_fields = ("subject", "actor__email", "organization__name", "=request_id", "=remote")
+    date_hierarchy = "at"
+    ordering = ("-pk",)
+
+
+@admin.register(IdempotencyRecord)
+class IdempotencyRecords(ReadOnly):
+    exclude = ("body",)
+    list_display = ("key", "user", "status", "created_at")
+    list_filter = (("status", admin.EmptyFieldListFilter), "created_at")
+    list_select_related = ("user",)
+    search_fields = ("key", "user__email")

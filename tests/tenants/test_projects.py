@@ -1,0 +1,135 @@
+"""The rules of a project: bounds, owners' words, and the audit list."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from agents.spec import RunCaps
+from routing.tiers import CALLS_HARD_MAX, CALLS_MAX
+from routing.words import Tier
+from tenants.caps import CAPS, caps_of
+from tenants.errors import InvalidInput, RoleTooLow
+from tenants.models import AuditEntry, Project
+from tenants.projects import change_project
+from tests.tenants.conftest import House, api, browser
+
+
+def _change(house: House, by: str = "owner", **wanted: object) -> Project:
+    return change_project(house.project, wanted, by=getattr(house, by), now=timezone.now())
+
+
+def test_defaults_of_the_caps_are_the_ones_that_are_kept_elsewhere() -> None:
+    """Row 50."""
+    for tier in Tier:
+        assert CAPS[f"calls_{tier.word}"].default == CALLS_MAX[tier]
+        assert CAPS[f"calls_{tier.word}"].maximum <= CALLS_HARD_MAX
+    assert {"calls_max", "reads_max", "sandboxes_max"} <= RunCaps.__dataclass_fields__.keys()
+
+
+def test_changes_are_saved_and_audited_with_before_and_after(house: House) -> None:
+    _change(house, "admin", plan_needs_approval=True, name=house.project.name, caps={"reads": 20})
+    entry = AuditEntry.objects.get()
+    assert entry.before == {"plan_needs_approval": False, "caps": {}}
+    assert entry.after == {"plan_needs_approval": True, "caps": {"reads": 20}}
+    assert caps_of(Project.objects.get().caps)["reads"] == 20
+
+
+def test_what_is_equal_already_is_no_change(house: House) -> None:
+    _change(house, trusted=False, caps={})
+    assert not AuditEntry.objects.exists()
+
+
+@pytest.mark.parametrize("wanted", [{"trusted": True}, {"extra_commands": [["npm", "run", "e2e"]]}])
+def test_what_widens_the_sandbox_is_an_owners_word(house: House, wanted: dict[str, Any]) -> None:
+    with pytest.raises(RoleTooLow, match="owner"):
+        _change(house, "admin", **wanted, description="and this is not saved either")
+    house.project.refresh_from_db()
+    assert (house.project.trusted, house.project.description) == (False, "")
+    _change(house, "owner", **wanted)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "field"),
+    [
+        ({"caps": {"reads": 0}}, "caps.reads"),
+        ({"caps": {"reads": 201}}, "caps.reads"),
+        ({"caps": {"reads": True}}, "caps.reads"),
+        ({"caps": {"reads": "12"}}, "caps.reads"),
+        ({"caps": {"reads": 1.5}}, "caps.reads"),
+        ({"caps": {"money": 1}}, "caps.money"),
+        ({"caps": {"money": None}}, "caps.money"),
+        ({"caps": [1]}, "caps"),
+        ({"trusted": "true"}, "trusted"),
+        ({"promotion": "never"}, "promotion"),
+        ({"promotion": ["auto"]}, "promotion"),
+        ({"connector": "Not a name"}, "connector"),
+        ({"name": ""}, "name"),
+        ({"name": None}, "name"),
+        ({"name": "x" * 201}, "name"),
+        ({"description": "x" * 10_001}, "description"),
+        ({"extra_commands": ["npm run e2e"]}, "extra_commands.0"),
+        ({"extra_commands": [[]]}, "extra_commands.0"),
+        ({"extra_commands": [["/bin/sh"]]}, "extra_commands.0.0"),
+        ({"extra_commands": [["npm", "a\nb"]]}, "extra_commands.0.1"),
+        ({"extra_commands": [["npm"]] * 51}, "extra_commands"),
+        ({"organization": "other"}, "organization"),
+        ({"slug": "other"}, "slug"),
+    ],
+)
+def test_bad_settings_name_their_field_and_change_nothing(
+    house: House, wanted: dict[str, Any], field: str
+) -> None:
+    before = Project.objects.values().get(pk=house.project.pk)
+    with pytest.raises(InvalidInput) as refused:
+        _change(house, description="ok", **wanted) if "description" not in wanted else _change(
+            house, **wanted
+        )
+    assert refused.value.field == field
+    answer = api(house.owner).patch(f"/api/v1/projects/{house.project.pk}/", wanted, format="json")
+    assert (answer.status_code, answer.json()["field"]) == (400, field)
+    assert Project.objects.values().get(pk=house.project.pk) == before
+
+
+def test_the_form_saves_what_it_shows(house: House) -> None:
+    address = f"/projects/{house.project.pk}/"
+    filled = {
+        "name": "Ledger",
+        "connector": "main",
+        "promotion": "auto",
+        "plan_needs_approval": "on",
+        "extra_commands": "npm run e2e\nmake 'check all'",
+        "cap_reads": "30",
+        "cap_agents": "",
+    }
+    assert browser(house.owner).post(address, filled).status_code == 302
+    house.project.refresh_from_db()
+    assert house.project.extra_commands == [["npm", "run", "e2e"], ["make", "check all"]]
+    assert (house.project.caps, house.project.promotion) == ({"reads": 30}, "auto")
+    # An admin's form shows the owner's fields, and cannot change them.
+    filled |= {"trusted": "on", "extra_commands": "rm x", "name": "Ledger 2"}
+    assert browser(house.admin).post(address, filled).status_code == 302
+    house.project.refresh_from_db()
+    assert (house.project.name, house.project.trusted) == ("Ledger 2", False)
+    assert len(house.project.extra_commands) == 2
+
+
+def test_the_form_says_what_is_wrong_beside_the_field(house: House) -> None:
+    filled = {"name": "Ledger", "connector": "Not a name", "promotion": "auto", "cap_reads": "9999"}
+    page = browser(house.owner).post(f"/projects/{house.project.pk}/", filled)
+    assert page.status_code == 200
+    assert b"less than or equal to 200" in page.content
+    filled["cap_reads"] = "20"
+    page = browser(house.owner).post(f"/projects/{house.project.pk}/", filled)
+    assert b"no valid short name" in page.content
+
+
+def test_an_archived_project_is_hidden_from_the_list_and_comes_back(house: House) -> None:
+    client, link = browser(house.admin), f'href="/projects/{house.project.pk}/"'.encode()
+    client.post(f"/projects/{house.project.pk}/archive/", {"archived": "1"})
+    assert link not in client.get("/projects/").content
+    assert link in client.get("/projects/?archived=1").content
+    client.post(f"/projects/{house.project.pk}/archive/", {"archived": "0"})
+    assert link in client.get("/projects/").content
