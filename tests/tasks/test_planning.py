@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from budgets.keys import MeterKind
 from budgets.limits import set_limit
-from budgets.models import Reservation
+from budgets.models import Meter, Reservation
 from budgets.money import Usd
 from tasks.errors import IllegalMove
 from tasks.fence import make_due, resume_work, take_work
@@ -76,7 +76,9 @@ def test_the_planner_is_a_metered_question_that_no_daily_counter_counts() -> Non
     change = work(make_planning(says("planner", GOOD)))
     paid = Reservation.objects.get(change_id=change.pk)
     assert (paid.purpose, paid.state) == ("planner", "settled")
-    assert not paid.holds.filter(meter__kind=MeterKind.DAILY_CALLS).exists()
+    kinds = set(Meter.objects.filter(pk__in=paid.meters).values_list("kind", flat=True))
+    assert MeterKind.PROJECT in kinds
+    assert MeterKind.DAILY_CALLS not in kinds
 
 
 def test_a_refused_plan_is_mended_once() -> None:
