@@ -5,6 +5,7 @@ AgentError
 │   └── CallFailed  the provider failed or refused; says whether asking once more may help
 ├── HelperMisconfigured  a helper that cannot be asked as it is set up; nothing was sent
 ├── HelperOutputError    a helper's answer stayed invalid, or could not be asked for
+├── SandboxLimit  the Change has as many open sandboxes as it may (row 56); nothing was opened
 ├── NoSandbox   this host has no sandbox tier; commands are refused, files and git still work
 └── GitError    git said no
     ├── MergeConflict   two sides do not merge: a normal result with its paths
@@ -66,6 +67,14 @@ class HelperOutputError(AgentError):
         super().__init__(f"{code}: {message}")
         self.code = code
         self.calls = calls
+
+
+class SandboxLimit(AgentError):
+    """Row 56. The call may be made again when another run of the Change has ended."""
+
+    def __init__(self, sandboxes_max: int) -> None:
+        super().__init__(f"sandbox_limit: this Change has {sandboxes_max} open sandboxes already")
+        self.sandboxes_max = sandboxes_max
 
 
 class NoSandbox(AgentError):

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from agents.workspace import grammars_native, grammars_node, grammars_python
 from agents.workspace.grammar import INTEGER, WORD, Allowed, CommandContext, CommandRefused, path
 
+COMMAND_CHARACTERS_MAX = 4_000
+MAKEFILE_BYTES_MAX = 256 * 1024
 ARGUMENTS_MAX = 64
 ARGUMENT_CHARACTERS_MAX = 1_000
 PATTERNS_MAX = 50
@@ -21,7 +23,7 @@ _SHELL = re.compile(r"[;&|<>`$(){}*?!\\]|(?:^|\s)[~#]|\[(?![^\]\s]*\])")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"$`\\]*\"")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _PLACEHOLDERS = ("{path}", "{word}", "{number}")
-_TARGETS = re.compile(r"^([A-Za-z0-9_][A-Za-z0-9_. -]*?)\s*::?(?!=)", re.MULTILINE)
+_TARGET = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,60}")
 
 Grammar = Callable[[Sequence[str], CommandContext], Allowed]
 GRAMMARS: dict[str, Grammar] = {
@@ -117,12 +119,18 @@ def scripts_of(package_json: bytes | None) -> frozenset[str]:
 
 def targets_of(makefile: bytes) -> frozenset[str]:
     """The plain targets of a Makefile, read as text: make itself would run code to answer."""
-    found = _TARGETS.findall(makefile.decode("utf-8", "replace"))
-    return frozenset(word for names in found for word in names.split() if not word.startswith("."))
+    found: set[str] = set()
+    for line in makefile[:MAKEFILE_BYTES_MAX].decode("utf-8", "replace").split("\n"):
+        names, colon, rest = line.partition(":")
+        if colon and not names.startswith((" ", "\t", "#")) and not rest.lstrip(":").startswith("="):
+            found.update(name for name in names.split() if _TARGET.fullmatch(name))
+    return frozenset(found)
 
 
 def _split(command: str | Sequence[str]) -> list[str]:
     if isinstance(command, str):
+        if len(command) > COMMAND_CHARACTERS_MAX:
+            raise CommandRefused(f"the command is longer than {COMMAND_CHARACTERS_MAX} characters")
         _check_characters(command, quoted=True)
         try:
             argv = shlex.split(command)

@@ -98,8 +98,15 @@ class Store:
 
     def tree_files(self, commit: str) -> list[TreeFile]:
         """Every file of a commit, in git's order."""
+        return self._entries("-r", commit)
+
+    def top_files(self, commit: str) -> list[TreeFile]:
+        """What lies at the top of a commit; directories have mode 040000."""
+        return self._entries(commit)
+
+    def _entries(self, *arguments: str) -> list[TreeFile]:
         files = []
-        for entry in self.git("ls-tree", "-r", "-l", "-z", "--full-tree", commit).out.split(b"\0"):
+        for entry in self.git("ls-tree", "-l", "-z", "--full-tree", *arguments).out.split(b"\0"):
             if entry:
                 head, name = entry.split(b"\t", 1)
                 mode, _, blob, size = head.decode().split()

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from typing import IO
 
 BYTES_PER_CHARACTER_MAX = 4
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-_OVERWRITTEN = re.compile(r"[^\n]*\r(?!\n|\Z)")
-_CUT = "[whole output cut here]\n"
+_CUT = b"\n[cut here: %d bytes of output in all]\n"
 
 
 class Spool:
     """Takes bytes as they come and never holds more than a fixed number of them in memory."""
 
-    def __init__(self, whole: Path | None, *, characters_max: int, whole_bytes_max: int) -> None:
+    def __init__(self, *, characters_max: int, whole_bytes_max: int) -> None:
         self._side = characters_max * BYTES_PER_CHARACTER_MAX
         self._characters_max = characters_max
         self._head = bytearray()
         self._tail = bytearray()
-        self._file: IO[bytes] | None = whole.open("wb") if whole is not None else None
-        self._room = whole_bytes_max
+        self._whole = bytearray()
+        self._whole_max = whole_bytes_max
         self.total = 0  # bytes the command wrote
 
     def feed(self, piece: bytes) -> None:
         self.total += len(piece)
-        self._keep(piece)
+        self._whole += piece[: self._whole_max - len(self._whole)]
         room = self._side - len(self._head)
         self._head += piece[:room]
         rest = piece[room:]
@@ -37,10 +34,10 @@ class Spool:
             if len(self._tail) > 2 * self._side:
                 del self._tail[: -self._side]
 
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+    def whole(self) -> bytes:
+        """All of it, or its beginning and a line that says so."""
+        cut = self.total > len(self._whole)
+        return bytes(self._whole) + (_CUT % self.total if cut else b"")
 
     def text(self) -> str:
         """At most `characters_max` characters: everything, or the first and the last half (row 55)."""
@@ -57,17 +54,10 @@ class Spool:
         first = room // 2
         return head_text[:first] + note + tail_text[-(room - first) :]
 
-    def _keep(self, piece: bytes) -> None:
-        if self._file is None or self._room <= 0:
-            return
-        self._file.write(piece[: self._room])
-        self._room -= len(piece)
-        if self._room <= 0:
-            self._file.write(b"\n" + _CUT.encode())
-
 
 def clean(raw: bytes) -> str:
     """Text that a person sees: no escapes or controls, and of a progress bar its last state (fault C91)."""
-    text = raw.decode("utf-8", "replace").replace("\r\n", "\n")
-    text = _OVERWRITTEN.sub("", _ESCAPES.sub("", text))
-    return _CONTROLS.sub("", text.replace("\r", ""))
+    lines = _ESCAPES.sub("", raw.decode("utf-8", "replace")).split("\n")
+    # A carriage return begins the line anew; one at its end is half a line ending.
+    last = (line.rstrip("\r").rpartition("\r")[2] for line in lines)
+    return _CONTROLS.sub("", "\n".join(last))

@@ -9,7 +9,7 @@ import secrets
 import stat
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,10 +47,19 @@ class Root:
     """All file access of an agent. Reads follow links that stay inside; writes never follow any.
 
     `owner` is the (uid, gid) that new files are given to, when the worker is root. `walk` forces the
-    fallback for kernels without openat2, which follows no link at all.
+    fallback for kernels without openat2, which follows no link at all. `lock` keeps commands away meanwhile.
     """
 
-    def __init__(self, directory: Path, *, owner: tuple[int, int] | None = None, walk: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        owner: tuple[int, int] | None = None,
+        walk: bool = False,
+        lock: AbstractContextManager[object] | None = None,
+    ) -> None:
+        self.written: set[bytes] = set()  # paths, so that publishing finds them below an ignored directory
+        self._lock = lock or nullcontext()
         self._fd = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self._owner = owner
         self._openat2 = not walk and _has_openat2(self._fd)
@@ -61,7 +70,7 @@ class Root:
     def read(self, path: str, *, bytes_max: int = FILE_BYTES_MAX) -> Opened:
         """At most `bytes_max` bytes of a regular file. Raises `PathRefused`."""
         parts = path_parts(path)
-        with _told(path), self._open(parts, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY) as fd:
+        with self._lock, _told(path), self._open(parts, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY) as fd:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise PathRefused(f"{path} is not a regular file")
             data = bytearray()
@@ -80,12 +89,13 @@ class Root:
         if len(data) > bytes_max:
             raise PathRefused(f"{path} would be larger than {bytes_max:,} bytes")
         parts = path_parts(path)
-        with _told(path), self._parent(parts, make=True) as parent:
+        with self._lock, _told(path), self._parent(parts, make=True) as parent:
             mode = self._mode_to_write(parent, parts[-1])
             temporary = TEMPORARY_PREFIX + secrets.token_hex(8).encode()
             try:
                 self._fill(parent, temporary, data, mode or 0o644)
                 os.rename(temporary, parts[-1], src_dir_fd=parent, dst_dir_fd=parent)
+                self.written.add(b"/".join(parts))
             except BaseException:
                 with suppress(OSError):
                     os.unlink(temporary, dir_fd=parent)
@@ -95,7 +105,7 @@ class Root:
     def delete(self, path: str) -> None:
         """Removes a file or a link (never what it points to). Raises `PathRefused`."""
         parts = path_parts(path)
-        with _told(path), self._parent(parts, make=False) as parent:
+        with self._lock, _told(path), self._parent(parts, make=False) as parent:
             mode = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False).st_mode
             if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
                 raise PathRefused(f"{path}: only files and links can be deleted")
@@ -105,7 +115,7 @@ class Root:
         """A directory, sorted by name, and whether that is all of it. `.git` is never shown."""
         parts = path_parts(path)
         found: list[Entry] = []
-        with _told(path), self._open(parts, os.O_RDONLY | os.O_DIRECTORY) as fd:
+        with self._lock, _told(path), self._open(parts, os.O_RDONLY | os.O_DIRECTORY) as fd:
             for name in sorted(_names(fd)):
                 if is_git_name(name):
                     continue

@@ -30,12 +30,15 @@ def memory_of(top: int) -> int:
 
 
 def bytes_on_disk(directory: Path) -> int:
-    """What a directory takes on its file system, whatever races with the walk."""
-    total = 0
-    for top, _, names in os.walk(directory):
-        for name in names:
-            with suppress(OSError):
-                total += os.lstat(os.path.join(top, name)).st_blocks * 512  # noqa: PTH118
+    """What a directory takes on its file system, however deep it goes and whatever races with the walk."""
+    total, waiting = 0, [str(directory)]
+    while waiting:
+        with suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                with suppress(OSError):
+                    total += entry.stat(follow_symlinks=False).st_blocks * 512
     return total
 
 

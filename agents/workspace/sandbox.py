@@ -62,12 +62,15 @@ class Probe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandOutput:
-    """`reason` is exit, timeout, cpu, memory, disk or output_limit; `exit_code` is None unless it is exit or cpu."""
+    """`exit_code` is None when a limit ended the command; `reason` says which.
+
+    exit, timeout, cpu, memory, disk, output_limit; prepared: answered without running anything.
+    """
 
     text: str  # head and tail, at most `output_characters_max` characters
     exit_code: int | None
     reason: str
-    whole: Path | None  # all of it, bounded, where a file was asked for
+    whole: bytes  # for the object store: all of it up to a bound, nothing cleaned
     seconds: float
     bytes: int
     peak_memory_bytes: int
@@ -86,14 +89,16 @@ def probe() -> SandboxTier:
 def probe_in_full() -> Probe:
     reasons = []
     with tempfile.TemporaryDirectory(prefix="remit-probe-") as place:
+        Path(place).chmod(0o755)  # tier C reaches it by its path
         directory = Path(place) / "tree"
         directory.mkdir()
+        give(directory)
         box = Box(directory=directory)
         limits = Limits(seconds_max=PROBE_SECONDS_MAX)
         for tier in (SandboxTier.A, SandboxTier.B, SandboxTier.C):
             try:
                 started = _start(tier, box, ["true"], limits)
-                output = _watch(started, box, limits=limits, beat=None, whole=None)
+                output = _watch(started, box, limits=limits, beat=None)
             except (NoSandbox, OSError) as error:
                 reasons.append(f"{tier}: {error}")
                 continue
@@ -109,7 +114,6 @@ def run(
     *,
     limits: Limits | None = None,
     beat: Callable[[], None] | None = None,
-    whole: Path | None = None,
     trusted: bool = False,
     tier: SandboxTier | None = None,
 ) -> CommandOutput:
@@ -127,7 +131,7 @@ def run(
         started = start_with_launcher(box, argv, limits=limits, confine=False)
     else:
         started = _start(tier, box, argv, limits)
-    return _watch(started, box, limits=limits, beat=beat, whole=whole)
+    return _watch(started, box, limits=limits, beat=beat)
 
 
 def give(directory: Path) -> None:
@@ -143,21 +147,17 @@ def _start(tier: SandboxTier, box: Box, argv: Sequence[str], limits: Limits) -> 
     return start_in_bubblewrap(box, argv, limits=limits, own_proc=tier is SandboxTier.A)
 
 
-def _watch(
-    started: Started, box: Box, *, limits: Limits, beat: Callable[[], None] | None, whole: Path | None
-) -> CommandOutput:
+def _watch(started: Started, box: Box, *, limits: Limits, beat: Callable[[], None] | None) -> CommandOutput:
     spool = Spool(
-        whole,
         characters_max=limits.output_characters_max - REASON_CHARACTERS_MAX,
         whole_bytes_max=limits.whole_output_bytes_max,
     )
     watch = _Watch(started, box, limits, beat, spool)
     try:
         watch.until_the_end()
-        return watch.output(whole)
+        return watch.output()
     finally:
         watch.end_everything()
-        spool.close()
         started.cleanup.close()
 
 
@@ -197,7 +197,7 @@ class _Watch:
                     if not self._open:
                         selector.unregister(self._pipe)
 
-    def output(self, whole: Path | None) -> CommandOutput:
+    def output(self) -> CommandOutput:
         code = self._process.wait(DRAIN_SECONDS_MAX)
         if self._reason == "exit":
             self._must_have_run(code)
@@ -212,7 +212,7 @@ class _Watch:
             text=text,
             exit_code=None if ours else code,
             reason=self._reason,
-            whole=whole,
+            whole=self._spool.whole(),
             seconds=time.monotonic() - self._begun,
             bytes=self._spool.total,
             peak_memory_bytes=self._peak,

@@ -94,6 +94,8 @@ def start_in_bubblewrap(box: Box, argv: Sequence[str], *, limits: Limits, own_pr
 def start_with_launcher(box: Box, argv: Sequence[str], *, limits: Limits, confine: bool) -> Started:
     """Tier C; or, without `confine`, bare with limits for a trusted project."""
     tools = toolchain()
+    if sandbox_owner() is not None and not _reachable(box.directory):
+        raise NoSandbox(f"only root reaches {box.directory}; run the worker as a plain user")
     cleanup = ExitStack()
     private = Path(
         cleanup.enter_context(tempfile.TemporaryDirectory(prefix="private-", dir=box.directory.parent))

@@ -1,0 +1,128 @@
+"""Pure: which files say what a project depends on, and what has to be installed for them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+PYTHON, NODE = "python", "node"
+LOCK_BYTES_MAX = 8 << 20
+# What the demo of a fresh project needs beside its own list: a test runner.
+ALWAYS_IN_PYTHON = ("pytest",)
+_REQUIREMENTS = re.compile(r"requirements[A-Za-z0-9_.-]{0,40}\.txt")
+_PYTHON_FILES = frozenset({"pyproject.toml", "uv.lock"})
+_NODE_LOCKS = ("package-lock.json", "npm-shrinkwrap.json", "bun.lock", "pnpm-lock.yaml", "yarn.lock")
+_TEST_GROUPS = frozenset({"test", "tests", "testing", "dev"})
+_REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\s*(?:\[[A-Za-z0-9_,. -]*\])?\s*[^\n@]*")
+_VERSION = "1"  # of the way they are prepared: part of the key
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What one language's step installs. `key` names the result; files and arguments are exact."""
+
+    kind: str
+    key: str
+    files: tuple[tuple[str, bytes], ...]  # what the step may read, by name
+    requirement_files: tuple[str, ...] = ()
+    requirements: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
+    installer: str = ""  # npm, bun, pnpm, yarn
+
+    @property
+    def names(self) -> str:
+        return ", ".join(name for name, _ in self.files)
+
+
+def is_lock_name(name: str) -> bool:
+    """Whether a file at the top of the repository says anything about dependencies."""
+    return (
+        name in _PYTHON_FILES
+        or name in _NODE_LOCKS
+        or name == "package.json"
+        or _REQUIREMENTS.fullmatch(name) is not None
+    )
+
+
+def wanted_of(files: Mapping[str, bytes], *, salt: str) -> tuple[Wanted, ...]:
+    """The steps that these top-level files ask for. `salt` is what else decides: interpreter and system."""
+    found = (_python(files, salt), _node(files, salt))
+    return tuple(each for each in found if each is not None)
+
+
+def _python(files: Mapping[str, bytes], salt: str) -> Wanted | None:
+    lists = tuple(sorted(name for name in files if _REQUIREMENTS.fullmatch(name)))
+    project = _toml(files.get("pyproject.toml", b""))
+    requirements = _requirements_of(project)
+    if not lists and not requirements:
+        return None
+    used = {name: files[name] for name in (*lists, *sorted(_PYTHON_FILES & files.keys()))}
+    return Wanted(
+        kind=PYTHON,
+        key=_key(PYTHON, used, salt),
+        files=tuple(used.items()),
+        requirement_files=lists,
+        requirements=(*requirements, *ALWAYS_IN_PYTHON),
+        constraints=_constraints_of(_toml(files.get("uv.lock", b""))),
+    )
+
+
+def _node(files: Mapping[str, bytes], salt: str) -> Wanted | None:
+    lock = next((name for name in _NODE_LOCKS if name in files), None)
+    if lock is None or "package.json" not in files:
+        return None
+    used = {"package.json": files["package.json"], lock: files[lock]}
+    installer = {"bun.lock": "bun", "pnpm-lock.yaml": "pnpm", "yarn.lock": "yarn"}.get(lock, "npm")
+    return Wanted(kind=NODE, key=_key(NODE, used, salt), files=tuple(used.items()), installer=installer)
+
+
+def _key(kind: str, files: Mapping[str, bytes], salt: str) -> str:
+    digest = hashlib.sha256(f"{_VERSION}\n{kind}\n{salt}\n".encode())
+    for name, data in sorted(files.items()):
+        digest.update(f"{name}\n{hashlib.sha256(data).hexdigest()}\n".encode())
+    return digest.hexdigest()[:40]
+
+
+def _requirements_of(project: Mapping[str, Any]) -> tuple[str, ...]:
+    table = project.get("project")
+    table = table if isinstance(table, dict) else {}
+    found = [*_texts(table.get("dependencies"))]
+    for groups in (table.get("optional-dependencies"), project.get("dependency-groups")):
+        if isinstance(groups, dict):
+            for name, group in groups.items():
+                if name.lower() in _TEST_GROUPS:
+                    found += _texts(group)
+    # A direct reference (name @ url) is no locked package of a registry.
+    return tuple(dict.fromkeys(each for each in found if _REQUIREMENT.fullmatch(each)))
+
+
+def _constraints_of(lock: Mapping[str, Any]) -> tuple[str, ...]:
+    packages = lock.get("package")
+    out = []
+    for package in packages if isinstance(packages, list) else []:
+        source = package.get("source", {}) if isinstance(package, dict) else {}
+        if isinstance(source, dict) and "registry" in source:
+            line = f"{package.get('name')}=={package.get('version')}"
+            if re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9._+!-]+", line):
+                out.append(line)
+    # One name in two versions (for two Pythons) cannot be constrained to both.
+    counts: dict[str, int] = {}
+    for line in out:
+        name = line.partition("==")[0]
+        counts[name] = counts.get(name, 0) + 1
+    return tuple(line for line in out if counts[line.partition("==")[0]] == 1)
+
+
+def _texts(value: object) -> Sequence[str]:
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
+
+
+def _toml(data: bytes) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return {}
