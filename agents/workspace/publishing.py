@@ -20,7 +20,7 @@ _SECRETS = {
     "an AWS access key": re.compile(rb"\b(?:AKIA|ASIA)(?!IOSFODNN7)[A-Z0-9]{16}\b"),
     "a GitHub token": re.compile(rb"\b(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{60,})\b"),
     "an Anthropic key": re.compile(rb"\bsk-ant-[A-Za-z0-9_-]{32,}"),
-    "an OpenAI key": re.compile(rb"\bsk-(?:proj-)?[A-Za-z0-9_-]{40,}\b"),
+    "an OpenAI key": re.compile(rb"\bsk-(?!ant-)(?:proj-)?[A-Za-z0-9_-]{40,}\b"),
     "a Google API key": re.compile(rb"\bAIza[A-Za-z0-9_-]{35}\b"),
     "a Slack token": re.compile(rb"\bxox[abprs]-[0-9]{8,}-[A-Za-z0-9-]{10,}"),
     "a Stripe key": re.compile(rb"\b[rs]k_live_[A-Za-z0-9]{20,}\b"),

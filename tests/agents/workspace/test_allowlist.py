@@ -69,7 +69,7 @@ PYTHON = [
     "mypy --python-executable=/x", "mypy --config-file=x", "mypy --install-types", "mypy --junit-xml=x", "mypy --html-report=x",
     "mypy -c 1", "mypy @x", "mypy --cache-dir=/x", "mypy --custom-typeshed-dir=/x", "uv run python x", "uv run uv run pytest",
     "uv run --with evil pytest", "uv run --python /x pytest", "uv run --script x", "uvx evil", "uv run", "uv add x", "uv pip compile x",
-    "pip install", "pip install --index-url=http://x y", "pip install --target=/x y", "pip install git+https://x/y", "pip install /x",
+    "pip install", "pip install -i http://x y", "pip install --target=/x y", "pip install git+https://x/y", "pip install /x",
     "pip install -r ../x", "pip download x", "pip install -e ..", "pip install https://x/y.whl", "pip config set x y",
 ]  # fmt: skip
 NODE = [
