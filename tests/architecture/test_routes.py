@@ -1,0 +1,178 @@
+"""Every route is behind the wall between tenants: a stranger sees nothing, nobody at all is asked to sign in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from tenants.models import Organization, Role
+from tests.factories.tasks import make_candidate, make_changeset, make_run
+from tests.factories.tenants import (
+    make_invitation,
+    make_member,
+    make_organization,
+    make_project,
+    make_token,
+)
+
+# Routes that strangers may open, and why that is right. Everything else is tried below.
+OPEN = {
+    "healthz": "says only that the process answers",
+    "readyz": "states of parts, without names or keys",
+    "accounts/": "signing in and out, by allauth",
+    "admin/": "for staff only: tested with the admin",
+    "api/v1/schema": "what can be asked, not what is there",
+    "api/v1/docs": "the same, to read",
+    "invitations/<str:secret>/": "its secret is the key",
+    "invitations/<str:secret>": "its secret is the key",
+}
+METHODS = ("get", "post", "put", "patch", "delete")
+
+
+@dataclass(frozen=True)
+class Route:
+    pattern: str
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return self.pattern
+
+    @property
+    def is_api(self) -> bool:
+        return self.pattern.startswith("api/")
+
+    def path(self, values: dict[str, Any]) -> str:
+        """The address with these values in it; a name without a value fails the test that asks."""
+        missing = [name for name in self.names if name not in values]
+        assert not missing, f"{self.pattern}: give {missing} a row in FOREIGN"
+        path = re.sub(r"<(?:\w+:)?(\w+)>", lambda found: str(values[found.group(1)]), self.pattern)
+        return "/" + path
+
+
+def _walk(patterns: list[Any], before: str = "") -> Iterator[Route]:
+    for entry in patterns:
+        text = before + str(entry.pattern).removeprefix("^")
+        if isinstance(entry, URLResolver):
+            yield from _walk(entry.url_patterns, text)
+        elif isinstance(entry, URLPattern):
+            plain = _readable(text)
+            yield Route(plain, tuple(re.findall(r"<(?:\w+:)?(\w+)>", plain)))
+
+
+def _readable(text: str) -> str:
+    """A regular expression's named groups as path converters: only their names matter here."""
+    text = re.sub(r"\(\?P<(\w+)>(?:[^()]|\([^()]*\))*\)", r"<str:\1>", text)
+    return text.removesuffix("\\Z").removesuffix("$").replace("\\", "")
+
+
+@cache
+def routes() -> tuple[Route, ...]:
+    return tuple(route for route in _walk(get_resolver().url_patterns) if not _is_open(route))
+
+
+def _is_open(route: Route) -> bool:
+    return any(
+        route.pattern == start or (start.endswith("/") and route.pattern.startswith(start)) for start in OPEN
+    )
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """One row of each kind in an organization that the stranger does not belong to."""
+
+    organization: Organization
+    values: dict[str, Any]
+
+
+@pytest.fixture
+def foreign(db: None) -> Foreign:
+    organization = make_organization()
+    owner = make_member(organization, Role.OWNER)
+    project = make_project(organization)
+    run = make_run()
+    task = run.task
+    _move_to(task.change, project)
+    invitation, _ = make_invitation(organization)
+    token, _ = make_token(owner, organization)
+    values: dict[str, Any] = {
+        "organization_id": organization.pk,
+        "project_id": project.pk,
+        "change_id": task.change.pk,
+        "task_id": task.pk,
+        "run_id": run.pk,
+        "user_id": owner.pk,
+        "invitation_id": invitation.pk,
+        "token_id": token.pk,
+        "changeset_id": make_changeset(task).pk,
+        "candidate_id": make_candidate(task.change).pk,
+    }
+    return Foreign(organization, values)
+
+
+def _move_to(change: Any, project: Any) -> None:
+    type(change).objects.filter(pk=change.pk).update(project=project, organization=project.organization)
+    change.refresh_from_db()
+
+
+@pytest.fixture
+def stranger(db: None) -> Client:
+    """The owner of another organization: the highest role, in the wrong place."""
+    organization = make_organization()
+    client = Client(raise_request_exception=False)
+    client.force_login(make_member(organization, Role.OWNER))
+    return client
+
+
+def test_there_are_routes_to_try() -> None:
+    assert len(routes()) > 10
+
+
+@pytest.mark.parametrize("route", [r for r in routes() if r.names], ids=str)
+def test_another_organizations_row_is_not_there(route: Route, stranger: Client, foreign: Foreign) -> None:
+    """Promise 7: 404 everywhere, whatever the method, and before anything else is looked at."""
+    path = route.path(foreign.values)
+    answers = {method: _ask(stranger, method, path) for method in METHODS}
+    assert {method: code for method, code in answers.items() if code not in (404, 405)} == {}
+    assert 404 in answers.values()
+
+
+@pytest.mark.parametrize("route", [r for r in routes() if not r.names], ids=str)
+def test_a_list_shows_nothing_of_another_organization(
+    route: Route, stranger: Client, foreign: Foreign
+) -> None:
+    response = stranger.get(route.path({}))
+    # 403: a page for people who run the whole deployment.
+    assert response.status_code in (200, 302, 403, 404, 405)
+    body = response.getvalue()
+    shown = [name for name, value in foreign.values.items() if str(value).encode() in body]
+    assert shown == []
+
+
+@pytest.mark.parametrize("route", routes(), ids=str)
+def test_nobody_is_asked_to_sign_in(route: Route, client: Client, foreign: Foreign) -> None:
+    path = route.path(foreign.values)
+    for method in METHODS:
+        response = getattr(client, method)(path, content_type="application/json")
+        if route.is_api:
+            assert response.status_code in (401, 405), method
+        else:
+            assert response.status_code in (302, 401, 404, 405), method
+            if response.status_code == 302:
+                assert response.headers["Location"].startswith("/accounts/login/"), method
+
+
+def _ask(client: Client, method: str, path: str) -> int:
+    ask: Callable[..., Any] = getattr(client, method)
+    status: int = (
+        ask(path, content_type="application/json", data={}).status_code
+        if method != "get"
+        else ask(path).status_code
+    )
+    return status
