@@ -311,6 +311,7 @@ class Answering(ScriptedGateway):
 def test_the_price_is_that_of_the_model_that_answered(name: str, cost: float) -> None:
     """Row 122; a name without a price is priced as the model that was asked for."""
     gateway = Answering.playing({"text": "hi", "usage": {"input": 1_000, "output": 100}})
+    assert isinstance(gateway, Answering)
     gateway.name = name
     assert call(make_payers(), gateway).cost == Usd(int(cost))
 

@@ -1,0 +1,23 @@
+"""Celery entries of the engine. Ids in, one service, nothing returned; safe to run twice."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from celery import shared_task
+
+from agents import index
+from agents.clock import WALL
+from agents.workspace.checkout import close_leaked
+
+
+@shared_task(name="agents.build_index", acks_late=True, ignore_result=True)
+def build_index(project_id: str, commit: str) -> None:
+    """The file index of a promoted or imported tree (row 211)."""
+    index.build_index(UUID(project_id), commit, now=WALL.now())
+
+
+@shared_task(name="agents.close_leaked_workspaces", ignore_result=True)
+def close_leaked_workspaces() -> None:
+    """Takes away what dead workers left: directories and sandboxes."""
+    close_leaked()

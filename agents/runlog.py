@@ -1,0 +1,100 @@
+"""The log of one run: a row per tool call, the whole in the object store, and what the next attempt should know."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+
+from agents import archive
+from agents.models import ToolCall as ToolCallRow
+from agents.spec import AttemptSpec
+from agents.tools.tool import ToolResult
+from providers.messages import ToolCall
+
+# What a failed attempt leaves to the next one: newest calls first to stay, each cut.
+FAILURE_LOG_CHARACTERS_MAX = 40_000
+ARGUMENTS_SHOWN_CHARACTERS = 400
+RESULT_SHOWN_CHARACTERS = 2_400
+assert ARGUMENTS_SHOWN_CHARACTERS + RESULT_SHOWN_CHARACTERS < FAILURE_LOG_CHARACTERS_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Used:
+    """One tool call as the tool log keeps it: inputs and outputs, never what the model thought (row 206)."""
+
+    position: int
+    model_call: int
+    tool: str
+    arguments: str
+    verdict: str
+    code: str
+    result: str
+    kept: str = ""
+
+
+@dataclass(slots=True)
+class RunLog:
+    spec: AttemptSpec
+    used: list[Used] = field(default_factory=list)
+
+    def add(
+        self, call: ToolCall, result: ToolResult, *, model_call: int, started_at: datetime, ended_at: datetime
+    ) -> None:
+        """One tool call, as a row and for the log."""
+        used = Used(
+            position=len(self.used) + 1,
+            model_call=model_call,
+            tool=call.name,
+            arguments=call.arguments,
+            verdict=str(result.verdict),
+            code=result.code,
+            result=result.text,
+            kept=result.kept,
+        )
+        self.used.append(used)
+        ToolCallRow.objects.create(
+            organization_id=self.spec.payers.organization_id,
+            run_id=self.spec.run_id,
+            position=used.position,
+            model_call=model_call,
+            name=call.name[:64],
+            outcome=used.verdict,
+            code=result.code,
+            characters_in=len(call.arguments),
+            characters_out=len(result.text),
+            started_at=started_at,
+            ended_at=ended_at,
+        )
+
+    def store(self) -> str:
+        """Puts the log into the object store; the key of it."""
+        content = json.dumps([asdict(used) for used in self.used], indent=1).encode()
+        return archive.put(f"{self.spec.archive_prefix}/tools-{self.spec.run_id}.json", content)
+
+    def for_the_next_attempt(self, end: str, note: str) -> str:
+        """How it ended and what was done last, bounded: the newest calls stay whole, the oldest go first."""
+        head = f"ended: {end}\n{note}\n".strip() + "\n"
+        room = FAILURE_LOG_CHARACTERS_MAX - len(head)
+        shown: list[str] = []
+        for used in reversed(self.used):
+            text = _shown(used)
+            if len(text) > room:
+                shown.append(f"[{used.position} earlier tool calls are left out]\n")
+                break
+            room -= len(text)
+            shown.append(text)
+        return head + "".join(reversed(shown))
+
+
+def _shown(used: Used) -> str:
+    arguments = _cut(used.arguments, ARGUMENTS_SHOWN_CHARACTERS)
+    return f"{used.position}. {used.tool} {arguments}\n{_cut(used.result, RESULT_SHOWN_CHARACTERS)}\n"
+
+
+def _cut(text: str, characters: int) -> str:
+    """The beginning and the end: a command's verdict stands in its last lines."""
+    if len(text) <= characters:
+        return text
+    half = characters // 2
+    return f"{text[:half]} [… {len(text) - 2 * half} characters …] {text[-half:]}"
