@@ -22,6 +22,7 @@ from rest_framework.views import set_rollback
 
 from budgets.errors import ClosedDifferently, KeyReused
 from providers.errors import ConnectorNotFound
+from tasks.errors import IllegalMove, LostRace, NotStopped
 from tenants.errors import InvalidInput, NotVisible, RequestInProgress, RequestKeyReused, RoleTooLow
 
 PROBLEM_TYPE = "application/problem+json"
@@ -71,6 +72,9 @@ TABLE: dict[type[Exception], Row] = {
     RequestKeyReused: Row(409, RequestKeyReused.code),
     RequestInProgress: Row(409, RequestInProgress.code),
     ConnectorNotFound: Row(409, "connector_not_found", ("name",)),
+    IllegalMove: Row(409, "illegal_move"),
+    LostRace: Row(409, "lost_race"),
+    NotStopped: Row(409, "not_stopped", ("remedy",)),
 }
 
 

@@ -8,6 +8,8 @@ from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
 from config import health
+from tasks.api import urls as tasks_api
+from tasks.pages import urls as tasks_pages
 from tenants import api as tenants_api
 from tenants import pages as tenants_pages
 
@@ -18,6 +20,7 @@ handler500 = "config.errors.server_error"
 
 # Every app lists its own routes; this is the one namespace of the version.
 api_v1: list[URLPattern | URLResolver] = [
+    *tasks_api.urlpatterns,
     *tenants_api.urlpatterns,
     path("schema", SpectacularAPIView.as_view(), name="schema"),
     path("docs", SpectacularSwaggerSplitView.as_view(url_name="v1:schema"), name="docs"),
@@ -27,6 +30,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("healthz", health.healthz),
     path("readyz", health.readyz),
     path("api/v1/", include((api_v1, "v1"))),
+    *tasks_pages.urlpatterns,
     *tenants_pages.urlpatterns,
     # An address is proved by its invitation, so nobody changes it by themselves.
     path("accounts/email/", RedirectView.as_view(pattern_name="account")),

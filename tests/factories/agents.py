@@ -205,7 +205,9 @@ def make_caps(**over: Any) -> RunCaps:
     return replace(caps, **over)
 
 
-def make_spec(project: Project | None = None, *, files: dict[str, bytes] | None = None, **over: Any) -> AttemptSpec:
+def make_spec(
+    project: Project | None = None, *, files: dict[str, bytes] | None = None, **over: Any
+) -> AttemptSpec:
     """An attempt at a small implement Task. `files` are those of its repository; without them it has no source.
 
     `calls_max` and the other caps may be given by their own names.

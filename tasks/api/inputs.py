@@ -1,0 +1,78 @@
+"""What clients send: shapes checked here, rules checked by the services."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+from rest_framework.exceptions import ValidationError
+
+from budgets.keys import MeterKind
+from budgets.money import NotAnAmount, Usd, parse_usd
+from tasks.api.outputs import exact
+from tenants.shapes import Shape
+
+RAISABLE = (
+    MeterKind.CHANGE,
+    MeterKind.PROJECT,
+    MeterKind.USER,
+    MeterKind.ORGANIZATION,
+    MeterKind.DAILY_CALLS,
+)
+
+
+class UsdInput(serializers.Field[Usd, Any, str, Any]):
+    """US dollars as text, such as "12.50"; never a float."""
+
+    def to_internal_value(self, data: Any) -> Usd:
+        try:
+            return parse_usd(data)
+        except NotAnAmount as error:
+            raise ValidationError(str(error), code="not_an_amount") from None
+
+    def to_representation(self, value: Usd) -> str:
+        return exact(value)
+
+
+class CriterionInput(serializers.Serializer[Any]):
+    text = serializers.CharField(help_text="What must be true when the Change is done.")
+    command = serializers.CharField(
+        required=False,
+        allow_blank=True,
+        default="",
+        help_text="Run by Remit in a sandbox on the composed tree; empty: a model is asked.",
+    )
+
+
+class ChangeInput(Shape):
+    """A Change to hand over, as the schema shows it; `tasks.wanted` reads it and names what does not fit."""
+
+    title = serializers.CharField()
+    goal = serializers.CharField()
+    criteria = CriterionInput(many=True)
+    invariants = serializers.ListField(child=serializers.CharField(), required=False, default=list)
+    budget = UsdInput(
+        required=False, allow_null=True, default=None, help_text='US dollars, such as "5.00"; null: no cap.'
+    )
+    draft = serializers.BooleanField(required=False, default=False)
+
+
+class RaiseInput(Shape):
+    """A new limit. An equal or lower one is no raise: it changes the limit and reopens nothing."""
+
+    meter = serializers.ChoiceField(choices=[kind.value for kind in RAISABLE])
+    to = serializers.CharField(
+        allow_null=True,
+        help_text='US dollars, such as "7.50"; for daily_calls a whole number of calls; null: unlimited.',
+    )
+    reason = serializers.CharField(required=False, allow_blank=True, default="")
+
+
+class ReasonInput(Shape):
+    reason = serializers.CharField(required=False, allow_blank=True, default="")
+
+
+class PlanInput(Shape):
+    """Approve the plan as it is (null), or as edited: the whole plan, in the planner's own form."""
+
+    plan = serializers.JSONField(required=False, allow_null=True, default=None)

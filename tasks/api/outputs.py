@@ -1,0 +1,252 @@
+"""What clients get: the shapes of Changes, Tasks, runs and what hangs on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from budgets.money import Usd
+from routing.words import Tier
+from tasks.reads import Money
+
+
+def exact(amount: Usd) -> str:
+    """Dollars with all six decimals: what clients may calculate with."""
+    sign, micro = ("-", -amount.micro) if amount.micro < 0 else ("", amount.micro)
+    return f"{sign}{micro // 1_000_000}.{micro % 1_000_000:06d}"
+
+
+@extend_schema_field(OpenApiTypes.STR)
+class UsdOutput(serializers.Field[Usd, Any, str, Any]):
+    """US dollars as text with six decimals; null is unknown or unlimited, never zero."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(read_only=True, **more)
+
+    def to_representation(self, value: Usd) -> str:
+        return exact(value)
+
+
+@extend_schema_field(OpenApiTypes.STR)
+class CountOutput(serializers.Field[Any, Any, str, Any]):
+    """Dollars with six decimals, or a whole number of calls; text in both cases."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(read_only=True, **more)
+
+    def to_representation(self, value: Usd | int) -> str:
+        return exact(value) if isinstance(value, Usd) else str(value)
+
+
+class TierOutput(serializers.ChoiceField):
+    """haiku, sonnet or opus."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(choices=[tier.word for tier in Tier], read_only=True, **more)
+
+    def to_representation(self, value: Any) -> str:
+        return Tier(value).word
+
+
+class MoneyOutput(serializers.Serializer[Money]):
+    limit = UsdOutput(allow_null=True, help_text="null: unlimited")
+    spent = UsdOutput(help_text="Unknown charges are in it at their worst case.")
+    held = UsdOutput(help_text="Held for calls that are on their way.")
+    left = UsdOutput(allow_null=True)
+    unknown_calls = serializers.IntegerField()
+
+
+class CriterionOutput(serializers.Serializer[Any]):
+    position = serializers.IntegerField()
+    text = serializers.CharField()
+    command = serializers.CharField()
+
+
+class DependencyOutput(serializers.Serializer[Any]):
+    task = serializers.UUIDField(source="on_id")
+    key = serializers.CharField(source="on.key")
+    added_by = serializers.CharField()
+
+
+class TaskOutput(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    change = serializers.UUIDField(source="change_id")
+    key = serializers.CharField()
+    agent_id = serializers.CharField()
+    title = serializers.CharField()
+    objective = serializers.CharField()
+    kind = serializers.CharField()
+    size = serializers.CharField()
+    risk = serializers.CharField()
+    area = serializers.CharField()
+    resources = serializers.JSONField()
+    state = serializers.CharField()
+    waiting_for = serializers.CharField()
+    not_before = serializers.DateTimeField(allow_null=True)
+    depends_on = DependencyOutput(many=True, source="dependencies.all")
+    stop_limit = serializers.CharField(help_text="The limit that stopped it; empty when none did.")
+    stop_detail = serializers.JSONField(
+        help_text="Every meter that refused, with its figures at that moment."
+    )
+    blocked_by = serializers.UUIDField(source="blocked_by_id", allow_null=True)
+    failure = serializers.CharField()
+    attempts_reset_at = serializers.DateTimeField(allow_null=True)
+    created_at = serializers.DateTimeField()
+    ended_at = serializers.DateTimeField(allow_null=True)
+
+
+class ChangeOutput(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    key = serializers.CharField()
+    project = serializers.UUIDField(source="project_id")
+    organization = serializers.UUIDField(source="organization_id")
+    author = serializers.EmailField(source="author.email")
+    title = serializers.CharField()
+    state = serializers.CharField()
+    paused_at = serializers.DateTimeField(allow_null=True)
+    tasks_count = serializers.IntegerField()
+    tasks_done = serializers.IntegerField()
+    criteria_count = serializers.IntegerField()
+    money = MoneyOutput()
+    stop_limit = serializers.CharField()
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField()
+    ended_at = serializers.DateTimeField(allow_null=True)
+
+
+class ChangeDetailOutput(ChangeOutput):
+    goal = serializers.CharField()
+    invariants = serializers.ListField(child=serializers.CharField())
+    criteria = CriterionOutput(many=True, source="criteria.all")
+    plan = serializers.JSONField(allow_null=True)
+    plan_problem = serializers.CharField()
+    failure = serializers.CharField()
+    stop_detail = serializers.JSONField()
+    tasks = TaskOutput(many=True, source="tasks.all")
+
+
+class RunOutput(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    task = serializers.UUIDField(source="task_id")
+    attempt = serializers.IntegerField()
+    tier = TierOutput()
+    model = serializers.CharField()
+    state = serializers.CharField()
+    end_reason = serializers.CharField()
+    failure_class = serializers.CharField()
+    note = serializers.CharField()
+    budget = UsdOutput(allow_null=True, help_text="The Task's share of the Change's budget; null: no cap.")
+    cost = UsdOutput(help_text="The known part of what it cost.")
+    unknown_calls = serializers.IntegerField()
+    calls = serializers.IntegerField()
+    reads = serializers.IntegerField()
+    caps = serializers.JSONField()
+    context_hash = serializers.CharField()
+    base_commit = serializers.CharField()
+    start_commit = serializers.CharField()
+    stacked_on = serializers.ListField(child=serializers.UUIDField())
+    started_at = serializers.DateTimeField()
+    ended_at = serializers.DateTimeField(allow_null=True)
+
+
+class ReceiptOutput(serializers.Serializer[Any]):
+    id = serializers.IntegerField()
+    task = serializers.UUIDField(source="task_id", allow_null=True)
+    run = serializers.UUIDField(source="run_id", allow_null=True)
+    kind = serializers.CharField()
+    decision = serializers.CharField()
+    reasons = serializers.ListField(child=serializers.CharField())
+    detail = serializers.JSONField()
+    at = serializers.DateTimeField()
+
+
+class EventOutput(serializers.Serializer[Any]):
+    id = serializers.IntegerField(help_text="Read on with `after` set to the last id.")
+    kind = serializers.CharField()
+    task = serializers.UUIDField(source="task_id", allow_null=True)
+    run = serializers.UUIDField(source="run_id", allow_null=True)
+    data = serializers.JSONField()  # type: ignore[assignment]  # the event's own word
+    at = serializers.DateTimeField()
+
+
+class CheckOutput(serializers.Serializer[Any]):
+    criterion = serializers.IntegerField(source="criterion.position")
+    text = serializers.CharField(source="criterion.text")
+    command = serializers.CharField()
+    verdict = serializers.CharField()
+    exit_code = serializers.IntegerField(allow_null=True)
+    output = serializers.CharField()
+    base_verdict = serializers.CharField(
+        help_text="With the base's tests and CI files; empty when none changed."
+    )
+    asked = serializers.CharField()
+    commit = serializers.CharField()
+    started_at = serializers.DateTimeField()
+    ended_at = serializers.DateTimeField()
+
+
+class CandidateOutput(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    change = serializers.UUIDField(source="change_id")
+    number = serializers.IntegerField()
+    state = serializers.CharField()
+    generation = serializers.IntegerField()
+    base_commit = serializers.CharField()
+    commit = serializers.CharField()
+    changesets = serializers.ListField(child=serializers.UUIDField())
+    conflicts = serializers.JSONField()
+    files = serializers.ListField(child=serializers.CharField())
+    flagged_files = serializers.ListField(child=serializers.CharField())
+    problem = serializers.CharField()
+    checks = CheckOutput(many=True, source="checks.all")
+    created_at = serializers.DateTimeField()
+    ended_at = serializers.DateTimeField(allow_null=True)
+
+
+class ChangeSetOutput(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    task = serializers.UUIDField(source="task_id")
+    run = serializers.UUIDField(source="run_id")
+    commit = serializers.CharField()
+    base_commit = serializers.CharField()
+    start_commit = serializers.CharField()
+    stacked_on = serializers.ListField(child=serializers.UUIDField())
+    files = serializers.ListField(child=serializers.CharField())
+    own_files = serializers.ListField(child=serializers.CharField())
+    intent = serializers.CharField()
+    created_at = serializers.DateTimeField()
+
+
+class TaskBriefOutput(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    key = serializers.CharField()
+    title = serializers.CharField()
+
+
+class PreviewOutput(serializers.Serializer[Any]):
+    """What a raise to this limit would open again."""
+
+    is_raise = serializers.BooleanField()
+    reopens = TaskBriefOutput(many=True)
+
+
+class RaisedOutput(serializers.Serializer[Any]):
+    reopened = TaskBriefOutput(many=True)
+    money = MoneyOutput()
+
+
+class MeterOutput(serializers.Serializer[Any]):
+    """A meter that pays for a Change: its figures are dollars, or whole calls for the daily ones."""
+
+    meter = serializers.CharField(source="kind")
+    stop = serializers.CharField(help_text="The name under which it stops work.")
+    period = serializers.CharField(help_text="A UTC month or day; empty: for life.")
+    counts = serializers.ChoiceField(choices=["usd", "calls"])
+    limit = CountOutput(allow_null=True, help_text="null: unlimited")
+    spent = CountOutput()
+    held = CountOutput()
+    left = CountOutput(allow_null=True)
+    ends_at = serializers.DateTimeField(allow_null=True)

@@ -1,0 +1,36 @@
+"""The routes of this app under /api/v1/."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from tasks.api import views
+
+urlpatterns = [
+    path("projects/<uuid:project_id>/changes", views.ProjectChanges.as_view()),
+    path("changes", views.ChangeList.as_view()),
+    path("changes/<uuid:change_id>", views.ChangeDetail.as_view()),
+    path("changes/<uuid:change_id>/start", views.ChangeStart.as_view()),
+    path("changes/<uuid:change_id>/cancel", views.ChangeCancel.as_view()),
+    path("changes/<uuid:change_id>/pause", views.ChangePause.as_view()),
+    path("changes/<uuid:change_id>/resume", views.ChangeResume.as_view()),
+    path("changes/<uuid:change_id>/retry", views.ChangeRetry.as_view()),
+    path("changes/<uuid:change_id>/plan/approve", views.PlanApproval.as_view()),
+    path("changes/<uuid:change_id>/tasks", views.TaskList.as_view()),
+    path("changes/<uuid:change_id>/receipts", views.ReceiptList.as_view()),
+    path("changes/<uuid:change_id>/events", views.EventList.as_view()),
+    path("changes/<uuid:change_id>/candidates", views.CandidateList.as_view()),
+    path("changes/<uuid:change_id>/meters", views.MeterList.as_view()),
+    path("changes/<uuid:change_id>/raises", views.RaiseList.as_view()),
+    path("changes/<uuid:change_id>/raises/preview", views.RaisePreview.as_view()),
+    path("candidates/<uuid:candidate_id>", views.CandidateDetail.as_view()),
+    path("candidates/<uuid:candidate_id>/patch", views.CandidatePatch.as_view()),
+    path("candidates/<uuid:candidate_id>/promote", views.CandidatePromotion.as_view()),
+    path("tasks/<uuid:task_id>", views.TaskDetail.as_view()),
+    path("tasks/<uuid:task_id>/runs", views.RunList.as_view()),
+    path("tasks/<uuid:task_id>/receipts", views.TaskReceipts.as_view()),
+    path("tasks/<uuid:task_id>/reopen", views.TaskReopening.as_view()),
+    path("runs/<uuid:run_id>", views.RunDetail.as_view()),
+    path("runs/<uuid:run_id>/changeset", views.RunChangeSet.as_view()),
+    path("changesets/<uuid:changeset_id>/patch", views.ChangeSetPatch.as_view()),
+]

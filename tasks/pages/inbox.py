@@ -1,0 +1,102 @@
+"""Browser: the inbox "Needs you": everything that waits for a person, money first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.views.decorators.http import require_GET
+
+from budgets.keys import MeterKind
+from budgets.meters import meter_key, read_meters
+from routing.words import MAX_ATTEMPTS_PER_TIER, Tier
+from tasks import reads
+from tasks.models import Change, Task, TaskRun
+from tasks.pages.live import mark_of, show
+from tasks.pages.stops import StopCard, stop_card
+from tasks.states import ChangeState, RunState, TaskState
+from tenants.models import Organization
+
+ROWS_MAX = 100
+WAITING = (ChangeState.BUDGET_BLOCKED, ChangeState.AWAITING_APPROVAL, ChangeState.READY, ChangeState.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """One row: what waits, why, and the kind of act that moves it."""
+
+    kind: str  # budget, replan, plan, promote, failed
+    change: Change
+    stop: StopCard | None = None
+    task: Task | None = None
+
+
+ORDER = ("budget", "replan", "plan", "promote", "failed")
+
+
+@require_GET
+@login_required
+def inbox(request: HttpRequest) -> HttpResponse:
+    changes = list(
+        reads.changes_for(request.user).filter(state__in=WAITING).order_by("updated_at")[:ROWS_MAX]
+    )
+    stopped = _stopped_tasks(changes)
+    waiting = sorted(
+        (_waiting(change, stopped.get(change.pk)) for change in changes),
+        key=lambda row: ORDER.index(row.kind),
+    )
+    running = list(
+        TaskRun.objects.visible_to(request.user)
+        .filter(state=RunState.RUNNING)
+        .select_related("task__change")
+        .order_by("started_at")[:ROWS_MAX]
+    )
+    months = _months(request)
+    planning = list(
+        reads.changes_for(request.user).filter(state__in=(ChangeState.PLANNING, ChangeState.COMPOSING))[
+            :ROWS_MAX
+        ]
+    )
+    context = {
+        "waiting": waiting,
+        "running": [(run, Tier(run.tier).word) for run in running],
+        "planning": planning,
+        "months": months,
+    }
+    facts: list[Any] = [(row.change.pk, row.kind, row.change.updated_at) for row in waiting]
+    facts += [(run.pk, run.calls, run.cost) for run in running]
+    facts += [(name, month.spent, month.held) for name, month in months]
+    return show(request, "tasks/inbox.html", context, mark=mark_of(*facts, len(planning)))
+
+
+def _waiting(change: Change, task: Task | None) -> Waiting:
+    match change.state:
+        case ChangeState.AWAITING_APPROVAL:
+            return Waiting("plan", change)
+        case ChangeState.READY:
+            return Waiting("promote", change)
+        case ChangeState.FAILED:
+            return Waiting("failed", change)
+        case _:
+            kind = "replan" if change.stop_limit == MAX_ATTEMPTS_PER_TIER else "budget"
+            return Waiting(kind, change, stop_card(change.stop_limit, change.stop_detail), task)
+
+
+def _stopped_tasks(changes: list[Change]) -> dict[Any, Task]:
+    """The first stopped Task of each Change: the one that a person is sent to."""
+    rows = Task.objects.filter(change__in=changes, state=TaskState.BLOCKED).exclude(stop_limit="")
+    return {task.change_id: task for task in rows.order_by("-position")}
+
+
+def _months(request: HttpRequest) -> list[tuple[Organization, reads.MeterFigures]]:
+    """The month of each organization that this person is in."""
+    now = timezone.now()
+    organizations = list(Organization.objects.visible_to(request.user).order_by("name"))
+    keys = [meter_key(MeterKind.ORGANIZATION, each.pk, str(each.pk), now=now) for each in organizations]
+    return [
+        (organization, reads.figures_of(reading))
+        for organization, reading in zip(organizations, read_meters(keys), strict=True)
+    ]

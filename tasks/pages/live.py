@@ -1,0 +1,25 @@
+"""Pages that follow what happens: a poll that finds nothing new gets no body and swaps nothing."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+NOTHING_NEW = 204  # htmx leaves the page as it is, and with it what a person is reading
+SEEN = "seen"
+
+
+def mark_of(*facts: object) -> str:
+    """A short mark of what a page shows; another mark means that there is something to see."""
+    return hashlib.sha256("\x1f".join(str(fact) for fact in facts).encode()).hexdigest()[:16]
+
+
+def show(request: HttpRequest, template: str, context: Mapping[str, Any], *, mark: str) -> HttpResponse:
+    """The page, with its mark as `mark`; to a poll that has seen this mark already, nothing."""
+    if request.headers.get("HX-Request") == "true" and request.GET.get(SEEN) == mark:
+        return HttpResponse(status=NOTHING_NEW)
+    return render(request, template, {**context, "mark": mark})

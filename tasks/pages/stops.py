@@ -1,0 +1,116 @@
+"""What a stop says on a page: what stopped, the figures of that moment, and the acts that lift it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from budgets.money import Usd
+from routing.escalate import SENTENCES
+
+METER_LABELS: Mapping[str, str] = {
+    "change": "This change",
+    "project": "Project, this month",
+    "user": "Author, this month",
+    "organization": "Organization, this month",
+    "daily_calls": "Calls of the organization, today",
+    "classifier_calls": "Classifier calls, today",
+    "embeddings": "Embeddings, today",
+    "provider": "Provider account, this month",
+    "platform": "Whole deployment, this month",
+}
+
+STOP_SENTENCES: Mapping[str, str] = {
+    "change_budget": "The budget of this change has no room for the next call.",
+    "project_budget": "The project's budget for this month has no room for the next call.",
+    "user_budget": "The author's budget for this month has no room for the next call.",
+    "monthly_budget": "The organization's budget for this month has no room for the next call.",
+    "daily_call_cap": "The organization has used up its model calls of today.",
+    "max_attempts_per_tier": "Every tier has had its attempts. A person decides how it goes on.",
+}
+PROVIDER_LIMIT = "The provider itself refused: its account has reached a spend limit."
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedMeter:
+    """One meter as it was when it refused."""
+
+    label: str
+    limit: Usd | int
+    spent: Usd | int
+    held: Usd | int
+    amount: Usd | int | None
+    ends_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class WayOut:
+    """An act that lifts the stop. `at_least` is what a raise must reach for the refused call."""
+
+    act: str  # raise, reopen, wait, top_up_provider
+    meter: str
+    role: str
+    at_least: Usd | int | None
+    until: datetime | None
+
+    @property
+    def label(self) -> str:
+        return METER_LABELS.get(self.meter, self.meter)
+
+
+@dataclass(frozen=True, slots=True)
+class StopCard:
+    limit: str
+    sentence: str
+    reason: str
+    at: datetime | None
+    refused: tuple[RefusedMeter, ...]
+    ways_out: tuple[WayOut, ...]
+
+
+def stop_card(limit: str, detail: Mapping[str, Any]) -> StopCard | None:
+    """The card of a stop; None where nothing stopped."""
+    if not limit:
+        return None
+    by_provider = detail.get("note") == "provider_spend_limit"
+    return StopCard(
+        limit=limit,
+        sentence=PROVIDER_LIMIT if by_provider else STOP_SENTENCES.get(limit, limit),
+        reason=SENTENCES.get(str(detail.get("reason", "")), ""),
+        at=_moment(detail.get("at")),
+        refused=tuple(_refused(each) for each in detail.get("refusals", ())),
+        ways_out=tuple(_way_out(each) for each in detail.get("ways_out", ())),
+    )
+
+
+def _refused(figures: Mapping[str, Any]) -> RefusedMeter:
+    unit = str(figures["unit"])
+    return RefusedMeter(
+        label=METER_LABELS.get(str(figures["kind"]), str(figures["kind"])),
+        limit=_amount(figures["limit"], unit),
+        spent=_amount(figures["spent"], unit),
+        held=_amount(figures["held"], unit),
+        amount=None if figures.get("amount") is None else _amount(figures["amount"], unit),
+        ends_at=_moment(figures.get("ends_at")),
+    )
+
+
+def _way_out(said: Mapping[str, Any]) -> WayOut:
+    least = said.get("at_least")
+    return WayOut(
+        act=str(said["act"]),
+        meter=str(said.get("meter", "")),
+        role=str(said.get("role", "")),
+        at_least=None if least is None else _amount(least, str(said.get("unit", "usd"))),
+        until=_moment(said.get("until")),
+    )
+
+
+def _amount(value: int, unit: str) -> Usd | int:
+    return Usd(value) if unit == "usd" else value
+
+
+def _moment(text: object) -> datetime | None:
+    return datetime.fromisoformat(text) if isinstance(text, str) and text else None

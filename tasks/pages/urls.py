@@ -1,0 +1,30 @@
+"""The routes of this app's pages."""
+
+from __future__ import annotations
+
+from django.urls import path, re_path
+
+from tasks.pages import candidates, changes, inbox, money, work
+
+urlpatterns = [
+    path("", inbox.inbox, name="inbox"),
+    path("changes", changes.change_list, name="changes"),
+    path("changes/new", changes.change_choose, name="change-choose"),
+    path("projects/<uuid:project_id>/changes/new", changes.change_new, name="change-new"),
+    path("changes/<uuid:change_id>", changes.change_detail, name="change"),
+    path("changes/<uuid:change_id>/plan", changes.change_plan, name="change-plan"),
+    path("changes/<uuid:change_id>/raise", money.raise_limit, name="change-raise"),
+    re_path(
+        r"^changes/(?P<change_id>[0-9a-f-]{36})/(?P<act>start|pause|resume|cancel|retry)$",
+        changes.change_act,
+        name="change-act",
+    ),
+    path("tasks/<uuid:task_id>", work.task_detail, name="task"),
+    path("tasks/<uuid:task_id>/reopen", work.task_reopen, name="task-reopen"),
+    path("runs/<uuid:run_id>", work.run_detail, name="run"),
+    path("runs/<uuid:run_id>/packet", work.packet_detail, name="packet"),
+    path("changesets/<uuid:changeset_id>/patch", candidates.changeset_patch, name="changeset-patch"),
+    path("candidates/<uuid:candidate_id>", candidates.candidate_detail, name="candidate"),
+    path("candidates/<uuid:candidate_id>/promote", candidates.candidate_promote, name="candidate-promote"),
+    path("candidates/<uuid:candidate_id>/patch", candidates.candidate_patch, name="candidate-patch"),
+]

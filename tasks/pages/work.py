@@ -1,0 +1,190 @@
+"""Browser: a Task with its attempts and receipts, one attempt on its time axis, two packets side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+from uuid import UUID, uuid4
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_GET, require_http_methods
+
+from agents import archive
+from agents.context.packet import compare, packet_from
+from agents.models import ModelCall, ToolCall
+from routing import escalate, route
+from routing.words import Tier
+from tasks import reads
+from tasks.display.diff import Patch, read_patch
+from tasks.models import ChangeSet, DecisionReceipt, TaskRun
+from tasks.pages.forms import ReasonForm
+from tasks.pages.live import mark_of, show
+from tasks.pages.stops import stop_card
+from tasks.pictures.timeline import Placed, Span, timeline
+from tasks.protected import is_protected
+from tasks.raises import reopen_task
+from tasks.states import RunState, TaskState
+from tasks.stops import may_reopen_without_raising
+from tenants.access import require_role, role_of
+from tenants.forms import attempt
+from tenants.models import Role, User
+
+SENTENCES = {**route.SENTENCES, **escalate.SENTENCES}
+OPEN_STATES = frozenset({TaskState.PENDING, TaskState.READY, TaskState.RUNNING, TaskState.BLOCKED})
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptRow:
+    receipt: DecisionReceipt
+    sentences: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One attempt. `counts` is False for attempts before the current window: they no longer count."""
+
+    run: TaskRun
+    tier: str
+    counts: bool
+    opens_window: bool
+    receipts: tuple[ReceiptRow, ...]
+
+
+@require_GET
+@login_required
+def task_detail(request: HttpRequest, task_id: UUID) -> HttpResponse:
+    task = reads.task_for(request.user, task_id)
+    runs = list(reads.runs_of(task))
+    receipts = list(reads.receipts_of(task.change, task))
+    changeset: ChangeSet | None = task.changesets.order_by("-created_at", "-id").first()
+    context = {
+        "task": task,
+        "change": task.change,
+        "lanes": list(_lanes(runs, receipts, task.attempts_reset_at)),
+        "other_receipts": [_receipt(each) for each in receipts if each.run_id is None],
+        "stop": stop_card(task.stop_limit, task.stop_detail),
+        "may_reopen": _may_reopen(task.state, task.stop_limit, task.stop_detail),
+        "changeset": changeset,
+        "patch": _patch(changeset),
+        "live": task.state in OPEN_STATES,
+        "role": role_of(request.user, task.change.organization_id),
+    }
+    facts = [(r.pk, r.state, r.calls, r.cost, r.unknown_calls) for r in runs]
+    mark = mark_of(task.state, task.waiting_for, task.stop_limit, len(receipts), *facts)
+    return show(request, "tasks/task_detail.html", context, mark=mark)
+
+
+@require_http_methods(["GET", "POST"])
+@login_required
+def task_reopen(request: HttpRequest, task_id: UUID) -> HttpResponse:
+    """Open a fresh attempt window without raising anything."""
+    task = reads.task_for(request.user, task_id)
+    require_role(request.user, task.change.organization_id, Role.MEMBER)
+    form = ReasonForm(request.POST or None, initial={"key": f"page-{uuid4()}"})
+    if request.method == "POST" and form.is_valid():
+        done = attempt(
+            form,
+            lambda: reopen_task(task, by=cast(User, request.user), now=timezone.now(), **form.cleaned_data),
+        )
+        if done is not None:
+            messages.success(request, f"{task.key} has a fresh attempt window.")
+            return redirect("change", task.change_id)
+    context = {"task": task, "change": task.change, "form": form, "runs": reads.runs_of(task)}
+    return render(request, "tasks/task_reopen.html", context, status=400 if form.errors else 200)
+
+
+@require_GET
+@login_required
+def run_detail(request: HttpRequest, run_id: UUID) -> HttpResponse:
+    run = reads.run_for(request.user, run_id)
+    calls = list(ModelCall.objects.filter(run_id=run.pk).order_by("id"))
+    tools = list(ToolCall.objects.filter(run_id=run.pk).order_by("position"))
+    now = timezone.now()
+    context = {
+        "run": run,
+        "task": run.task,
+        "change": run.task.change,
+        "tier": Tier(run.tier).word,
+        "calls": calls,
+        "tools": tools,
+        "placed": _placed(run, calls, tools, end=run.ended_at or now),
+        "ended_or_now": run.ended_at or now,
+        "live": run.state == RunState.RUNNING,
+        "refused": stop_card(run.end_reason, run.detail) if run.detail.get("refusals") else None,
+    }
+    mark = mark_of(run.state, [(c.pk, c.state) for c in calls], len(tools))
+    return show(request, "tasks/run_detail.html", context, mark=mark)
+
+
+@require_GET
+@login_required
+def packet_detail(request: HttpRequest, run_id: UUID) -> HttpResponse:
+    """What an attempt was told, and what the attempt before it was not."""
+    run = reads.run_for(request.user, run_id)
+    packet = packet_from(archive.get(run.packet_key))
+    earlier = run.task.runs.filter(attempt__lt=run.attempt).order_by("-attempt").first()
+    difference = compare(packet_from(archive.get(earlier.packet_key)), packet) if earlier else None
+    context = {
+        "run": run,
+        "task": run.task,
+        "change": run.task.change,
+        "packet": packet,
+        "earlier": earlier,
+        "difference": difference,
+    }
+    return render(request, "tasks/packet_detail.html", context)
+
+
+def _lanes(runs: Sequence[TaskRun], receipts: Sequence[DecisionReceipt], reset_at: Any) -> Iterator[Lane]:
+    seen_window = reset_at is None
+    for run in runs:
+        counts = reset_at is None or run.started_at >= reset_at
+        yield Lane(
+            run=run,
+            tier=Tier(run.tier).word,
+            counts=counts,
+            opens_window=counts and not seen_window,
+            receipts=tuple(_receipt(each) for each in receipts if each.run_id == run.pk),
+        )
+        seen_window = seen_window or counts
+
+
+def _receipt(receipt: DecisionReceipt) -> ReceiptRow:
+    return ReceiptRow(receipt, tuple(SENTENCES.get(reason, reason) for reason in receipt.reasons))
+
+
+def _patch(changeset: ChangeSet | None) -> Patch | None:
+    if changeset is None or not changeset.patch_key:
+        return None
+    flagged = frozenset(path for path in changeset.own_files if is_protected(path))
+    return read_patch(archive.get(changeset.patch_key), first=flagged)
+
+
+def _may_reopen(state: str, limit: str, detail: dict[str, Any]) -> bool:
+    if state == TaskState.FAILED:
+        return True
+    return bool(limit) and may_reopen_without_raising(limit, detail.get("refusals", []))
+
+
+def _placed(
+    run: TaskRun, calls: Sequence[ModelCall], tools: Sequence[ToolCall], *, end: Any
+) -> tuple[Placed, ...]:
+    spans = [
+        Span(f"call {call.tier or 'other'}", f"call {number}: {call.model}", call.started_at, call.ended_at)
+        for number, call in enumerate(calls, start=1)
+    ]
+    spans += [
+        Span(
+            f"tool {tool.outcome}",
+            f"{tool.name}: {tool.code or tool.outcome}",
+            tool.started_at,
+            tool.ended_at,
+        )
+        for tool in tools
+    ]
+    return timeline(spans, start=run.started_at, end=end)

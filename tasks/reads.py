@@ -1,0 +1,280 @@
+"""What the screens and the API read of the domain. Every query here starts at what a person may see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+from django.db.models import Count, Prefetch, Q, QuerySet
+
+from budgets.decisions import STOP_OF, MeterReading, Unit, unit_of
+from budgets.keys import MeterKind
+from budgets.meters import payer_meters, read_meters
+from budgets.models import Meter, Reservation, ReservationState
+from budgets.money import ZERO, Usd
+from tasks.models import Candidate, Change, ChangeSet, Check, DecisionReceipt, Event, Task, TaskRun
+from tasks.pictures.bars import MoneyBar, money_bar
+from tasks.states import ChangeState, TaskState
+from tenants.errors import InvalidInput, NotVisible
+from tenants.scope import TenantModel
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AnonymousUser
+
+    from tenants.models import User
+
+    Person = User | AnonymousUser
+
+SEARCH_CHARACTERS_MAX = 200
+
+Row = TypeVar("Row", bound=TenantModel)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Money:
+    """One budget as people see it: unknown charges are inside `spent` at their worst case and counted apart."""
+
+    limit: Usd | None
+    spent: Usd
+    held: Usd
+    unknown_calls: int = 0
+
+    @property
+    def left(self) -> Usd | None:
+        return self.bar.left
+
+    @property
+    def bar(self) -> MoneyBar:
+        return money_bar(limit=self.limit, spent=self.spent, held=self.held)
+
+
+NO_MONEY = Money(limit=None, spent=ZERO, held=ZERO)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeFilter:
+    """The filters of the Changes list, as they stand in its address."""
+
+    state: str = ""
+    project: UUID | None = None
+    text: str = ""
+
+    @classmethod
+    def parse(cls, query: Mapping[str, Any]) -> ChangeFilter:
+        state = str(query.get("state", ""))
+        if state and state not in set(ChangeState):
+            raise InvalidInput(
+                "state", f"{state[:40]!r} is no state", f"Use one of {', '.join(ChangeState)}."
+            )
+        text = str(query.get("q", ""))[:SEARCH_CHARACTERS_MAX].replace("\0", "").strip()
+        return cls(state=state, project=_uuid("project", query.get("project")), text=text)
+
+
+def changes_for(user: Person, wanted: ChangeFilter = ChangeFilter()) -> QuerySet[Change]:
+    """The Changes a person may see, newest first, with the counts that a row of the list shows."""
+    found: QuerySet[Change] = Change.objects.visible_to(user).select_related(
+        "project", "author", "organization"
+    )
+    if wanted.state:
+        found = found.filter(state=wanted.state)
+    if wanted.project:
+        found = found.filter(project_id=wanted.project)
+    if wanted.text:
+        number = wanted.text.upper().removeprefix("CH-")
+        by_number = Q(number=int(number)) if number.isdecimal() and len(number) < 10 else Q()
+        found = found.filter(Q(title__icontains=wanted.text) | by_number)
+    return found.annotate(
+        tasks_count=Count("tasks", distinct=True),
+        tasks_done=Count("tasks", filter=Q(tasks__state=TaskState.DONE), distinct=True),
+        criteria_count=Count("criteria", distinct=True),
+    ).order_by("-id")
+
+
+def change_for(user: Person, change_id: UUID) -> Change:
+    """One Change with all that its page needs, in a bounded number of queries. Raises NotVisible."""
+    tasks = Task.objects.prefetch_related("dependencies__on", "runs").select_related("blocked_by")
+    found = changes_for(user).prefetch_related("criteria", Prefetch("tasks", tasks))
+    return _one(found, change_id, "change")
+
+
+def task_for(user: Person, task_id: UUID) -> Task:
+    found: QuerySet[Task] = (
+        Task.objects.visible_to(user)
+        .select_related("change__project", "change__organization", "change__author", "blocked_by")
+        .prefetch_related("dependencies__on", "dependents__task", "reopenings__by")
+    )
+    return _one(found, task_id, "task")
+
+
+def run_for(user: Person, run_id: UUID) -> TaskRun:
+    found: QuerySet[TaskRun] = TaskRun.objects.visible_to(user).select_related(
+        "task__change__project", "task__change__organization"
+    )
+    return _one(found, run_id, "run")
+
+
+def changeset_for(user: Person, changeset_id: UUID) -> ChangeSet:
+    found: QuerySet[ChangeSet] = ChangeSet.objects.visible_to(user).select_related(
+        "task__change__project", "run"
+    )
+    return _one(found, changeset_id, "changeset")
+
+
+def candidate_for(user: Person, candidate_id: UUID) -> Candidate:
+    found: QuerySet[Candidate] = (
+        Candidate.objects.visible_to(user)
+        .select_related("change__project__trunk", "change__organization", "promoted_by")
+        .prefetch_related("checks__criterion")
+    )
+    return _one(found, candidate_id, "candidate")
+
+
+def changeset_of(run: TaskRun) -> ChangeSet:
+    """What an attempt published. Raises NotVisible when it published nothing."""
+    changeset: ChangeSet | None = ChangeSet.objects.filter(run=run).first()
+    if changeset is None:
+        raise NotVisible("changeset")
+    return changeset
+
+
+def tasks_of(change: Change) -> QuerySet[Task]:
+    found: QuerySet[Task] = change.tasks.prefetch_related("dependencies__on").select_related("blocked_by")
+    return found
+
+
+def runs_of(task: Task) -> QuerySet[TaskRun]:
+    found: QuerySet[TaskRun] = task.runs.select_related("changeset").order_by("attempt")
+    return found
+
+
+def receipts_of(change: Change, task: Task | None = None) -> QuerySet[DecisionReceipt]:
+    found: QuerySet[DecisionReceipt] = change.receipts.select_related("task", "run").order_by("id")
+    return found if task is None else found.filter(task=task)
+
+
+def events_of(change: Change, *, after: int = 0) -> QuerySet[Event]:
+    found: QuerySet[Event] = change.events.filter(pk__gt=after).select_related("task").order_by("id")
+    return found
+
+
+def latest_checks(changes: Iterable[Change]) -> dict[UUID, dict[int, Check]]:
+    """The newest evidence of each Change: criterion position to Check of its latest Candidate that has any."""
+    found: dict[UUID, dict[int, Check]] = {}
+    newest: dict[UUID, int] = {}
+    checks = (
+        Check.objects.filter(candidate__change__in=[change.pk for change in changes])
+        .select_related("candidate", "criterion")
+        .order_by("candidate__change_id", "-candidate__number")
+    )
+    for check in checks:
+        candidate = check.candidate
+        if newest.setdefault(candidate.change_id, candidate.number) == candidate.number:
+            found.setdefault(candidate.change_id, {})[check.criterion.position] = check
+    return found
+
+
+def money_of(changes: Sequence[Change]) -> dict[UUID, Money]:
+    """The budget of each Change from its own meter, in two queries for any number of them."""
+    ids = [str(change.pk) for change in changes]
+    unknown = unknown_calls(change_ids=[change.pk for change in changes])
+    meters = Meter.objects.filter(kind=MeterKind.CHANGE, subject__in=ids)
+    found = {UUID(meter.subject): _money(meter, unknown.get(UUID(meter.subject), 0)) for meter in meters}
+    return {change.pk: found.get(change.pk, NO_MONEY) for change in changes}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeterFigures:
+    """One meter as people see it. Amounts of `counts` "calls" are whole numbers."""
+
+    kind: str
+    stop: str
+    period: str
+    counts: str
+    limit: Usd | int | None
+    spent: Usd | int
+    held: Usd | int
+    left: Usd | int | None
+    ends_at: datetime | None
+
+    @property
+    def bar(self) -> MoneyBar:
+        """The same bar for calls: one call is drawn as one micro-dollar."""
+        limit = None if self.limit is None else _as_usd(self.limit)
+        return money_bar(limit=limit, spent=_as_usd(self.spent), held=_as_usd(self.held))
+
+
+def meters_of(change: Change, *, now: datetime) -> list[MeterFigures]:
+    """Every meter that pays for a Change, in the order in which a refusal is named.
+
+    The connector's and the platform's are an operator's business and are left out.
+    """
+    keys = payer_meters(
+        organization_id=change.organization_id,
+        project_id=change.project_id,
+        user_id=change.author_id,
+        change_id=change.pk,
+        connector="",
+        counts_daily=True,
+        now=now,
+    )
+    shown = [key for key in keys if key.kind is not MeterKind.PLATFORM]
+    return [figures_of(reading) for reading in read_meters(shown)]
+
+
+def figures_of(reading: MeterReading) -> MeterFigures:
+    money = unit_of(reading.key.kind) is Unit.USD
+    return MeterFigures(
+        kind=str(reading.key.kind),
+        stop=STOP_OF[reading.key.kind],
+        period=reading.key.period,
+        counts="usd" if money else "calls",
+        limit=reading.limit_usd if money else reading.limit_calls,
+        spent=reading.spent_usd if money else reading.spent_calls,
+        held=reading.held_usd if money else reading.held_calls,
+        left=_left(reading.left_usd) if money else _left(reading.left_calls),
+        ends_at=reading.ends_at,
+    )
+
+
+def unknown_calls(*, change_ids: Sequence[UUID]) -> dict[UUID, int]:
+    """How many calls of each Change were charged at their worst case because nobody could read the bill."""
+    rows = (
+        Reservation.objects.filter(change_id__in=change_ids, state=ReservationState.UNKNOWN)
+        .values_list("change_id")
+        .annotate(count=Count("id"))
+    )
+    return dict(rows)
+
+
+def _money(meter: Meter, unknown: int) -> Money:
+    return Money(limit=meter.limit_usd, spent=meter.spent_usd, held=meter.held_usd, unknown_calls=unknown)
+
+
+def _as_usd(amount: Usd | int) -> Usd:
+    return amount if isinstance(amount, Usd) else Usd(amount)
+
+
+def _left(amount: Usd | int | None) -> Usd | int | None:
+    """Below zero after a late report; people see that nothing is left."""
+    if isinstance(amount, Usd):
+        return max(amount, ZERO)
+    return None if amount is None else max(amount, 0)
+
+
+def _one(rows: QuerySet[Row], key: UUID, what: str) -> Row:
+    row = rows.filter(pk=key).first()
+    if row is None:
+        raise NotVisible(what)
+    return row
+
+
+def _uuid(field: str, value: object) -> UUID | None:
+    if not value:
+        return None
+    try:
+        return UUID(str(value))
+    except ValueError:
+        raise InvalidInput(field, "is no id", "Use the id as the API gives it.") from None
