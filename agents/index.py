@@ -7,21 +7,24 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Protocol
 from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
+import structlog
 from django.db import IntegrityError, transaction
 
 from agents.context.sources import SOURCE_CHARACTERS_MAX, SourceFacts, facts_of, resolve
 from agents.models import IndexedFile, TreeIndex
 from agents.workspace.git import Store, TreeFile, store_for
+from providers import connectors
+from providers.embeddings import DIMENSIONS, TEXTS_MAX, Embedder, Vectors
+from providers.errors import ProviderError
 
-DIMENSIONS = 384
 FILES_INDEXED_MAX = 50_000
 # Read at once from git, and embedded at once.
-FILES_PER_BATCH = 200
+FILES_PER_BATCH = 100
+EMBEDDING_SECONDS_MAX = 60.0
 ROWS_PER_INSERT = 500
 EMBEDDED_CHARACTERS = 2_000
 NEIGHBOURS_MAX = 20
@@ -29,17 +32,11 @@ MATCHES_MAX = 5
 SCORE_MIN = 6_000  # cosine in ten-thousandths
 INDEXES_IN_MEMORY = 4
 
+assert FILES_PER_BATCH <= TEXTS_MAX, "a batch is one request"
+
 _FILE_MODES = frozenset({"100644", "100755"})
-Vectors = npt.NDArray[np.float32]
-
-
-class Embedder(Protocol):
-    """Turns texts into vectors of `DIMENSIONS`. Vectors of two embedders, or of two versions of one, do not compare."""
-
-    @property
-    def name(self) -> str: ...
-
-    def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]: ...
+Vector = npt.ArrayLike  # one row: the question's
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,32 +53,17 @@ def build_index(
     """The index of a tree; built when it is not there, and otherwise a no-op (row 211).
 
     It appears whole: rows and files are written in one transaction, and of two builders the second
-    finds the first one's.
+    finds the first one's. When the embedding service fails, the index is built without vectors:
+    Tasks wait for the index, and similar files are the least part of it.
     """
     known = index_of(project_id, commit)
     if known is not None:
         return known
-    store = store_for(project_id)
-    files = [file for file in store.tree_files(commit) if file.mode in _FILE_MODES]
-    index = TreeIndex(
-        project_id=project_id,
-        commit=commit,
-        commit_time=store.commit_time(commit),
-        files_total=len(files),
-        embedder=embedder.name if embedder else "",
-        built_at=now,
-    )
-    rows = _rows(index, store, files[:FILES_INDEXED_MAX], embedder)
     try:
-        with transaction.atomic():
-            index.save(force_insert=True)
-            IndexedFile.objects.bulk_create(rows, batch_size=ROWS_PER_INSERT)
-    except IntegrityError:
-        known = index_of(project_id, commit)
-        if known is None:
-            raise
-        return known
-    return index
+        return _built(project_id, commit, now=now, embedder=embedder or connectors.embedder())
+    except ProviderError as error:
+        log.warning("index_without_vectors", commit=commit, error=error.kind)
+        return _built(project_id, commit, now=now, embedder=None)
 
 
 def index_of(project_id: UUID, commit: str) -> TreeIndex | None:
@@ -103,7 +85,7 @@ def neighbours_of(
 
 def nearest_files(
     index: TreeIndex,
-    question: Sequence[float],
+    question: Vector,
     *,
     live: Collection[str] | None = None,
     without: Collection[str] = (),
@@ -125,7 +107,7 @@ def nearest(candidates: Sequence[Match]) -> tuple[Match, ...]:
     return tuple(sorted(good, key=lambda match: (-match.score, match.path))[:MATCHES_MAX])
 
 
-def cosines(vectors: Vectors, question: Sequence[float]) -> list[int]:
+def cosines(vectors: Vectors, question: Vector) -> list[int]:
     """Pure: the cosine of each row with the question, in ten-thousandths, never rounded up to a higher one."""
     asked = np.asarray(question, dtype=np.float64)
     length = float(np.linalg.norm(asked))
@@ -141,6 +123,30 @@ def text_of_file(path: str, facts: SourceFacts, content: bytes) -> str:
     words = posixpath.splitext(path)[0].replace("/", " ").replace("_", " ").replace("-", " ")
     begins = content[: EMBEDDED_CHARACTERS * 4].decode("utf-8", "replace")[:EMBEDDED_CHARACTERS]
     return f"{path}\n{words}\n{' '.join(facts.symbols)}\n{begins}"
+
+
+def _built(project_id: UUID, commit: str, *, now: datetime, embedder: Embedder | None) -> TreeIndex:
+    store = store_for(project_id)
+    files = [file for file in store.tree_files(commit) if file.mode in _FILE_MODES]
+    index = TreeIndex(
+        project_id=project_id,
+        commit=commit,
+        commit_time=store.commit_time(commit),
+        files_total=len(files),
+        embedder=embedder.name if embedder else "",
+        built_at=now,
+    )
+    rows = _rows(index, store, files[:FILES_INDEXED_MAX], embedder)
+    try:
+        with transaction.atomic():
+            index.save(force_insert=True)
+            IndexedFile.objects.bulk_create(rows, batch_size=ROWS_PER_INSERT)
+    except IntegrityError:
+        known = index_of(project_id, commit)
+        if known is None:
+            raise
+        return known
+    return index
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,21 +213,12 @@ def _looked_at(
         for path, content in contents.items()
         if b"\0" not in content[:8_000]  # a picture has no words
     }
-    vectors = (
-        dict(zip(texts, embedder.embed(list(texts.values())), strict=True)) if embedder and texts else {}
-    )
+    vectors: dict[str, bytes] = {}
+    if embedder is not None and texts:
+        embedded = embedder.embed(list(texts.values()), seconds_max=EMBEDDING_SECONDS_MAX).vectors
+        vectors = {path: row.astype("<f4").tobytes() for path, row in zip(texts, embedded, strict=True)}
     for file in files:
-        vector = vectors.get(file.path)
-        stored = None if vector is None else _normal(vector).tobytes()
-        yield (file.path, file.blob), _Known(facts[file.path], stored)
-
-
-def _normal(vector: Sequence[float]) -> Vectors:
-    """Of length 1, so that a product is a cosine; zero stays zero."""
-    assert len(vector) == DIMENSIONS, f"a vector has {DIMENSIONS} dimensions, not {len(vector)}"
-    exact = np.asarray(vector, dtype=np.float64)
-    length = float(np.linalg.norm(exact)) or 1.0
-    return (exact / length).astype("<f4")
+        yield (file.path, file.blob), _Known(facts[file.path], vectors.get(file.path))
 
 
 @lru_cache(maxsize=INDEXES_IN_MEMORY)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from agents.clock import WALL, Clock
-from agents.index import Embedder, Match, nearest_files, neighbours_of
+from agents.index import EMBEDDING_SECONDS_MAX, Match, nearest_files, neighbours_of
 from agents.models import TreeIndex
 from agents.spec import Payers
 from budgets.decisions import Amount
@@ -15,7 +15,10 @@ from budgets.keys import MeterKind
 from budgets.meters import daily_meter
 from budgets.money import ZERO
 from budgets.prices import tokens_of
-from budgets.reservations import CallContext, Held, keep, reserve, settle
+from budgets.reservations import CallContext, Held, keep, refund, reserve, settle
+from providers import connectors
+from providers.embeddings import Embedder, Vectors
+from providers.errors import ProviderError
 from providers.messages import Usage
 
 QUESTION_CHARACTERS_MAX = 4_000
@@ -28,7 +31,7 @@ class Related:
 
     neighbours: tuple[str, ...]
     similar: tuple[Match, ...]
-    note: str = ""  # no_embedder, other_embedder, embeddings_daily_limit
+    note: str = ""  # no_vectors, other_embedder, embeddings_daily_limit, embedder_failed
 
 
 def related_files(
@@ -43,25 +46,20 @@ def related_files(
 ) -> Related:
     """Neighbours by imports, and at most five similar files; these only while the day has embeddings left (row 209)."""
     neighbours = tuple(path for path in neighbours_of(index, declared) if live is None or path in live)
-    note = _why_none(index, embedder)
-    if note or embedder is None:
-        return Related(neighbours=neighbours, similar=(), note=note)
-    vector = _embedded(question[:QUESTION_CHARACTERS_MAX], payers, embedder, clock)
-    if vector is None:
-        return Related(neighbours=neighbours, similar=(), note="embeddings_daily_limit")
+    asked = embedder or connectors.embedder()
+    if index.embedder != asked.name:  # the vectors of two embedders are two languages
+        return Related(
+            neighbours=neighbours, similar=(), note="other_embedder" if index.embedder else "no_vectors"
+        )
+    vector = _embedded(question[:QUESTION_CHARACTERS_MAX], payers, asked, clock)
+    if isinstance(vector, str):
+        return Related(neighbours=neighbours, similar=(), note=vector)
     without = {*declared, *neighbours}
     return Related(neighbours=neighbours, similar=nearest_files(index, vector, live=live, without=without))
 
 
-def _why_none(index: TreeIndex, embedder: Embedder | None) -> str:
-    if embedder is None:
-        return "no_embedder"
-    # The vectors of two embedders are two languages.
-    return "" if index.embedder == embedder.name else "other_embedder"
-
-
-def _embedded(question: str, payers: Payers, embedder: Embedder, clock: Clock) -> Sequence[float] | None:
-    """The question's vector, counted on the day's embeddings; None when the day has no more."""
+def _embedded(question: str, payers: Payers, embedder: Embedder, clock: Clock) -> Vectors | str:
+    """The question's vector, counted on the day's embeddings; otherwise a word that says why there is none."""
     meter = daily_meter(MeterKind.EMBEDDINGS, payers.organization_id, now=clock.now())
     tokens = tokens_of(len(question))
     held = reserve(
@@ -83,11 +81,17 @@ def _embedded(question: str, payers: Payers, embedder: Embedder, clock: Clock) -
         lease_seconds=EMBEDDING_HOLD_SECONDS,
     )
     if not isinstance(held, Held):
-        return None
+        return "embeddings_daily_limit"
     try:
-        (vector,) = embedder.embed([question])
+        embedded = embedder.embed([question], seconds_max=EMBEDDING_SECONDS_MAX)
+    except ProviderError as error:
+        end = keep if error.may_be_billed else refund
+        end(held.reservation_id, reason=error.kind)
+        return "embedder_failed"
     except BaseException:
         keep(held.reservation_id, reason="interrupted")
         raise
-    settle(held.reservation_id, cost=ZERO, usage=Usage(input_uncached=max(tokens, 1), output=0), rates=None)
+    usage = embedded.usage or Usage(input_uncached=max(tokens, 1), output=0, quality="normalized")
+    settle(held.reservation_id, cost=ZERO, usage=usage, rates=None)
+    vector: Vectors = embedded.vectors[0]
     return vector

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from agents.context.sources import SourceFacts, facts_of, resolve
 from agents.index import (
-    DIMENSIONS,
     Match,
     build_index,
     cosines,
@@ -25,6 +24,9 @@ from agents.index import (
 from agents.models import IndexedFile, TreeIndex
 from agents.workspace.git import Store, store_for
 from agents.workspace.trees import commit_files
+from providers.connectors import embedder
+from providers.embeddings import DIMENSIONS, HASHING_NAME, Embedded
+from providers.errors import ProviderError, Unavailable
 from tenants.models import Project
 from tests.factories.agents import NOON, make_indexed_file, make_tree_index
 from tests.factories.tenants import make_project
@@ -34,13 +36,19 @@ class Counting:
     """An embedder whose vector says how long a text is, and which counts what it was given."""
 
     name = "counting"
+    lexical = True
 
-    def __init__(self) -> None:
+    def __init__(self, error: ProviderError | None = None) -> None:
         self.texts: list[str] = []
+        self._error = error
 
-    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+    def embed(self, texts: Sequence[str], *, seconds_max: float) -> Embedded:
+        if self._error is not None:
+            raise self._error
         self.texts += texts
-        return [[float(len(text)), 1.0] + [0.0] * (DIMENSIONS - 2) for text in texts]
+        rows = [[float(len(text)), 1.0] + [0.0] * (DIMENSIONS - 2) for text in texts]
+        vectors = np.asarray(rows, dtype=np.float32)
+        return Embedded(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), None)
 
 
 def at_cosine(score: float) -> bytes:
@@ -163,8 +171,18 @@ def test_a_later_tree_looks_only_at_what_is_new(project: Project, store: Store) 
     assert neighbours_of(index, ["shop/tax.py"]) == ("shop/cart.py", "shop/new.py")
 
 
-def test_an_index_without_an_embedder_has_no_vectors(project: Project, store: Store) -> None:
-    index = build_index(project.pk, commit_of(store, FILES), now=NOON)
+def test_the_built_in_embedder_finds_a_file_by_its_words(project: Project, store: Store) -> None:
+    """Row 209: 384 dimensions, without a download."""
+    index = build_index(project.pk, commit_of(store, {"cart.py": b"cart total", "x.py": b"zebra"}), now=NOON)
+    assert index.embedder == HASHING_NAME
+    asked = embedder().embed(["cart total cart py"], seconds_max=1).vectors[0]
+    assert [match.path for match in nearest_files(index, asked)] == ["cart.py"]
+
+
+def test_an_index_is_built_without_vectors_when_the_service_fails(project: Project, store: Store) -> None:
+    failing = Counting(Unavailable())
+    index = build_index(project.pk, commit_of(store, FILES), now=NOON, embedder=failing)
+    assert (index.embedder, index.files.count()) == ("", 8)
     assert nearest_files(index, QUESTION) == ()
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import pytest
 
-from agents.index import DIMENSIONS, Match
+from agents.index import Match
 from agents.models import TreeIndex
 from agents.related import related_files
 from budgets.keys import MeterKind
 from budgets.models import Meter
+from providers.embeddings import DIMENSIONS, Embedded
+from providers.errors import ProviderError, TimedOut, Unavailable
 from tenants.models import Project
 from tests.factories.agents import TestClock, make_indexed_file, make_payers, make_tree_index
 from tests.factories.tenants import make_project
@@ -22,9 +25,16 @@ class Constant:
     """An embedder for which all texts are alike."""
 
     name = "constant"
+    lexical = True
 
-    def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        return [[1.0] + [0.0] * (DIMENSIONS - 1) for _ in texts]
+    def __init__(self, error: ProviderError | None = None) -> None:
+        self._error = error
+
+    def embed(self, texts: Sequence[str], *, seconds_max: float) -> Embedded:
+        if self._error is not None:
+            raise self._error
+        rows = [[1.0] + [0.0] * (DIMENSIONS - 1) for _ in texts]
+        return Embedded(np.asarray(rows, dtype=np.float32), None)
 
 
 @pytest.fixture
@@ -76,5 +86,13 @@ def test_a_used_up_day_has_no_similar_files_and_goes_on(
 
 def test_vectors_of_another_embedder_are_not_compared(project: Project) -> None:
     assert ask(make_tree_index(project, embedder="other"), project)[2] == "other_embedder"
-    assert ask(make_tree_index(project), project, embedder=None)[2] == "no_embedder"
+    assert ask(make_tree_index(project), project)[2] == "no_vectors"
     assert not Meter.objects.filter(kind=MeterKind.EMBEDDINGS).exists()
+
+
+@pytest.mark.parametrize(("error", "counted"), [(TimedOut(), 1), (Unavailable(), 0)])
+def test_a_service_that_fails_costs_the_similar_files_only(
+    index: TreeIndex, project: Project, error: ProviderError, counted: int
+) -> None:
+    assert ask(index, project, embedder=Constant(error)) == (("b.py",), (), "embedder_failed")
+    assert Meter.objects.get(kind=MeterKind.EMBEDDINGS).spent_calls == counted
