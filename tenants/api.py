@@ -362,22 +362,22 @@ def _uuid(text: str) -> UUID:
         raise NotVisible("organization") from None
 
 
-_ORGANIZATION = "organizations/<uuid:organization_id>/"
+_ORGANIZATION = "organizations/<uuid:organization_id>"
 urlpatterns = [
-    path("organizations/", OrganizationList.as_view(), name="organizations"),
+    path("organizations", OrganizationList.as_view(), name="organizations"),
     path(_ORGANIZATION, OrganizationDetail.as_view(), name="organization"),
-    path(_ORGANIZATION + "members/", MemberList.as_view(), name="members"),
-    path(_ORGANIZATION + "members/<uuid:user_id>/", MemberDetail.as_view(), name="member"),
-    path(_ORGANIZATION + "invitations/", InvitationList.as_view(), name="invitations"),
-    path(_ORGANIZATION + "invitations/<uuid:invitation_id>/", InvitationDetail.as_view(), name="invitation"),
+    path(_ORGANIZATION + "/members", MemberList.as_view(), name="members"),
+    path(_ORGANIZATION + "/members/<uuid:user_id>", MemberDetail.as_view(), name="member"),
+    path(_ORGANIZATION + "/invitations", InvitationList.as_view(), name="invitations"),
+    path(_ORGANIZATION + "/invitations/<uuid:invitation_id>", InvitationDetail.as_view(), name="invitation"),
     path(
-        _ORGANIZATION + "invitations/<uuid:invitation_id>/renew/",
+        _ORGANIZATION + "/invitations/<uuid:invitation_id>/renew",
         InvitationRenewal.as_view(),
         name="invitation-renew",
     ),
-    path(_ORGANIZATION + "tokens/", TokenList.as_view(), name="tokens"),
-    path(_ORGANIZATION + "tokens/<uuid:token_id>/", TokenDetail.as_view(), name="token"),
-    path(_ORGANIZATION + "audit/", AuditList.as_view(), name="audit"),
-    path("projects/", ProjectList.as_view(), name="projects"),
-    path("projects/<uuid:project_id>/", ProjectDetail.as_view(), name="project"),
+    path(_ORGANIZATION + "/tokens", TokenList.as_view(), name="tokens"),
+    path(_ORGANIZATION + "/tokens/<uuid:token_id>", TokenDetail.as_view(), name="token"),
+    path(_ORGANIZATION + "/audit", AuditList.as_view(), name="audit"),
+    path("projects", ProjectList.as_view(), name="projects"),
+    path("projects/<uuid:project_id>", ProjectDetail.as_view(), name="project"),
 ]

@@ -82,7 +82,9 @@ def project(request: HttpRequest, project_id: UUID) -> HttpResponse:
         "form": form,
         "is_admin": role >= Role.ADMIN,
         "my_role": role,
-        "caps": [(cap.label, f"{caps_of(found.caps)[name]:,}", name in found.caps) for name, cap in CAPS.items()],
+        "caps": [
+            (cap.label, f"{caps_of(found.caps)[name]:,}", name in found.caps) for name, cap in CAPS.items()
+        ],
     }
     return render(request, "tenants/project.html", context)
 

@@ -19,7 +19,7 @@ def test_lists_and_rows_open_and_hide_digests(house: House, model: type[User]) -
     make_token(house.owner, house.organization)
     make_invitation(house.organization, invited_by=house.owner)
     client, name = browser(operator), f"admin:tenants_{model._meta.model_name}"
-    client.patch(f"/api/v1/organizations/{house.organization.pk}/", {"name": "x"})
+    client.patch(f"/api/v1/organizations/{house.organization.pk}", {"name": "x"})
     assert client.get(reverse(f"{name}_changelist") + "?q=example").status_code == 200
     row = model._default_manager.first()
     if row is not None:

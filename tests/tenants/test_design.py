@@ -75,7 +75,7 @@ def test_no_template_has_inline_code_or_another_origin() -> None:
 
 
 def test_pages_come_with_a_strict_policy(house: House) -> None:
-    answer = browser(house.owner).get("/projects/")
+    answer = browser(house.owner).get("/projects")
     policy = answer.headers["Content-Security-Policy"]
     assert "default-src 'self'" in policy
     assert "unsafe" not in policy

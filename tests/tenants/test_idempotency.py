@@ -16,7 +16,7 @@ from tenants.models import IdempotencyRecord, Project, User
 from tests.factories.tenants import make_user
 from tests.tenants.conftest import House, api
 
-ADDRESS = "/api/v1/projects/"
+ADDRESS = "/api/v1/projects"
 
 
 def _post(user: User, house: House, key: str = "k1", **more: Any) -> Any:

@@ -125,7 +125,7 @@ def test_of_two_owners_who_leave_at_once_one_stays() -> None:
 def test_everybody_may_leave_and_takes_no_keys_along(house: House) -> None:
     make_token(house.viewer, house.organization)
     answer = api(house.viewer).delete(
-        f"/api/v1/organizations/{house.organization.pk}/members/{house.viewer.pk}/"
+        f"/api/v1/organizations/{house.organization.pk}/members/{house.viewer.pk}"
     )
     assert answer.status_code == 204
     assert not ApiToken.objects.exists()
@@ -135,7 +135,7 @@ def test_everybody_may_leave_and_takes_no_keys_along(house: House) -> None:
 
 def test_the_last_owner_gets_a_problem_over_rest(house: House) -> None:
     answer = api(house.owner).patch(
-        f"/api/v1/organizations/{house.organization.pk}/members/{house.owner.pk}/", {"role": "viewer"}
+        f"/api/v1/organizations/{house.organization.pk}/members/{house.owner.pk}", {"role": "viewer"}
     )
     assert answer.status_code == 400
     assert answer.json()["code"] == "last_owner"
@@ -148,12 +148,12 @@ def test_a_token_is_made_for_members_only(house: House) -> None:
 
 def test_only_operators_make_organizations_and_never_by_token(house: House) -> None:
     wanted = {"name": "Mine", "slug": "mine"}
-    assert api(house.owner).post("/api/v1/organizations/", wanted).status_code == 403
+    assert api(house.owner).post("/api/v1/organizations", wanted).status_code == 403
     operator = make_member(house.organization, Role.OWNER, is_staff=True)
     _, plain = make_token(operator, house.organization, scopes=["admin"])
-    by_token = api().post("/api/v1/organizations/", wanted, HTTP_AUTHORIZATION=f"Bearer {plain}")
+    by_token = api().post("/api/v1/organizations", wanted, HTTP_AUTHORIZATION=f"Bearer {plain}")
     assert by_token.status_code == 403
-    assert api(operator).post("/api/v1/organizations/", wanted).status_code == 201
+    assert api(operator).post("/api/v1/organizations", wanted).status_code == 201
 
 
 def test_the_database_refuses_a_changed_audit_entry(house: House) -> None:

@@ -88,13 +88,13 @@ def test_bad_settings_name_their_field_and_change_nothing(
             house, **wanted
         )
     assert refused.value.field == field
-    answer = api(house.owner).patch(f"/api/v1/projects/{house.project.pk}/", wanted, format="json")
+    answer = api(house.owner).patch(f"/api/v1/projects/{house.project.pk}", wanted, format="json")
     assert (answer.status_code, answer.json()["field"]) == (400, field)
     assert Project.objects.values().get(pk=house.project.pk) == before
 
 
 def test_the_form_saves_what_it_shows(house: House) -> None:
-    address = f"/projects/{house.project.pk}/"
+    address = f"/projects/{house.project.pk}"
     filled = {
         "name": "Ledger",
         "connector": "main",
@@ -118,18 +118,18 @@ def test_the_form_saves_what_it_shows(house: House) -> None:
 
 def test_the_form_says_what_is_wrong_beside_the_field(house: House) -> None:
     filled = {"name": "Ledger", "connector": "Not a name", "promotion": "auto", "cap_reads": "9999"}
-    page = browser(house.owner).post(f"/projects/{house.project.pk}/", filled)
+    page = browser(house.owner).post(f"/projects/{house.project.pk}", filled)
     assert page.status_code == 200
     assert b"less than or equal to 200" in page.content
     filled["cap_reads"] = "20"
-    page = browser(house.owner).post(f"/projects/{house.project.pk}/", filled)
+    page = browser(house.owner).post(f"/projects/{house.project.pk}", filled)
     assert b"no valid short name" in page.content
 
 
 def test_an_archived_project_is_hidden_from_the_list_and_comes_back(house: House) -> None:
-    client, link = browser(house.admin), f'href="/projects/{house.project.pk}/"'.encode()
-    client.post(f"/projects/{house.project.pk}/archive/", {"archived": "1"})
-    assert link not in client.get("/projects/").content
-    assert link in client.get("/projects/?archived=1").content
-    client.post(f"/projects/{house.project.pk}/archive/", {"archived": "0"})
-    assert link in client.get("/projects/").content
+    client, link = browser(house.admin), f'href="/projects/{house.project.pk}"'.encode()
+    client.post(f"/projects/{house.project.pk}/archive", {"archived": "1"})
+    assert link not in client.get("/projects").content
+    assert link in client.get("/projects?archived=1").content
+    client.post(f"/projects/{house.project.pk}/archive", {"archived": "0"})
+    assert link in client.get("/projects").content
