@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -44,6 +45,7 @@ def fill_project(
         fill(store)
     except BaseException:
         project.delete()
+        shutil.rmtree(store.directory, ignore_errors=True)
         raise
     commit = store.rev("refs/heads/main")
     files = store.tree_files(commit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from uuid import UUID
 
 from agents.index import build_index
 from django.db import transaction
@@ -65,7 +66,7 @@ def promote(candidate: Candidate, *, by: User | None, now: datetime) -> Promoted
     return Promoted(trunk.generation, candidate.commit)
 
 
-def settle_trunk(project_id: object, *, now: datetime) -> Trunk:
+def settle_trunk(project_id: UUID, *, now: datetime) -> Trunk:
     """Bring the row to where git's main is: a worker may have died between the ref and the row."""
     trunk: Trunk = Trunk.objects.get(project_id=project_id)
     main = store_for(trunk.project_id).commit_of_main()
@@ -83,7 +84,7 @@ def settle_trunk(project_id: object, *, now: datetime) -> Trunk:
     return trunk
 
 
-def index_trunk(project_id: object, *, now: datetime) -> Trunk:
+def index_trunk(project_id: UUID, *, now: datetime) -> Trunk:
     """Build the file index of the newest tree (row 212). Building it twice changes nothing."""
     trunk: Trunk = Trunk.objects.get(project_id=project_id)
     if trunk.indexed_generation < trunk.generation:
@@ -151,7 +152,7 @@ def _write_rows(candidate: Candidate, *, now: datetime) -> None:
     candidate.refresh_from_db()
 
 
-def _advance(project_id: object, *, old: str, new: str, now: datetime) -> int:
+def _advance(project_id: UUID, *, old: str, new: str, now: datetime) -> int:
     """One generation on, from the commit we knew. Without a row that still knows it, somebody wrote it already."""
     trunk = Trunk.objects.filter(project_id=project_id)
     if old != new:
