@@ -74,6 +74,7 @@ def call_model(
     """
     if supervisor is not None:
         supervisor.beat()  # a worker that lost its lease sends nothing
+    request = gateway.fit(request)  # under the name that this account has for the model: it is priced as that
     amount = worst_case(
         request_characters(request), request.output_tokens_max, request.model, clock.now().date()
     )
