@@ -10,7 +10,17 @@ from tenants.admin import ReadOnly
 
 @admin.register(ModelCall)
 class ModelCalls(ReadOnly):
-    list_display = ("started_at", "organization", "purpose", "tier", "model", "state", "error", "held", "cost")
+    list_display = (
+        "started_at",
+        "organization",
+        "purpose",
+        "tier",
+        "model",
+        "state",
+        "error",
+        "held",
+        "cost",
+    )
     list_filter = ("state", "purpose", "tier", "error", "organization")
     list_select_related = ("organization",)
     search_fields = ("run_id", "change_id", "key", "request_id")

@@ -263,7 +263,11 @@ def _end_of(error: ProviderError) -> CallFailed:
     return CallFailed(
         END_OF_KIND[error.kind],
         note,
-        again=error.kind in ASKED_AGAIN and (after or 0.0) <= RETRY_AFTER_SECONDS_MAX,
+        again=(
+            error.kind in ASKED_AGAIN
+            and not error.output_began  # part of an answer came, and is paid (row 115)
+            and (after or 0.0) <= RETRY_AFTER_SECONDS_MAX
+        ),
         retry_after_seconds=after,
     )
 
