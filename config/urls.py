@@ -8,8 +8,6 @@ from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
 from config import health
-from providers import api as providers_api
-from providers import pages as providers_pages
 from tasks.api import urls as tasks_api
 from tasks.pages import urls as tasks_pages
 from tenants import api as tenants_api
@@ -24,7 +22,6 @@ handler500 = "config.errors.server_error"
 api_v1: list[URLPattern | URLResolver] = [
     *tasks_api.urlpatterns,
     *tenants_api.urlpatterns,
-    *providers_api.urlpatterns,
     path("schema", SpectacularAPIView.as_view(), name="schema"),
     path("docs", SpectacularSwaggerSplitView.as_view(url_name="v1:schema"), name="docs"),
 ]
@@ -35,7 +32,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v1/", include((api_v1, "v1"))),
     *tasks_pages.urlpatterns,
     *tenants_pages.urlpatterns,
-    *providers_pages.urlpatterns,
     # An address is proved by its invitation, so nobody changes it by themselves.
     path("accounts/email/", RedirectView.as_view(pattern_name="account")),
     path("accounts/", include("allauth.urls")),

@@ -12,11 +12,15 @@ PAUSED = "paused"
 
 @dataclass(frozen=True, slots=True)
 class AdmissionFacts:
-    """`active` counts running Tasks and those that a worker is starting; `older_due` the due Tasks before this one."""
+    """`active` counts running Tasks and those that a worker is starting; `older_due` the due Tasks before this one.
+
+    `agents_max` is the project's own cap, when its owner has set one.
+    """
 
     active: int
     older_due: int
     paused: bool = False
+    agents_max: int = AGENTS_PER_CHANGE_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,6 @@ def admit(facts: AdmissionFacts) -> Admit | Wait:
     """Fewer than 8 agents of a Change are active; the free places go to its oldest due Tasks (row 16)."""
     if facts.paused:
         return Wait(PAUSED)
-    if facts.active + facts.older_due < AGENTS_PER_CHANGE_MAX:
+    if facts.active + facts.older_due < facts.agents_max:
         return Admit()
     return Wait(BLOCKED_LIMIT)

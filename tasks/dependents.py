@@ -101,6 +101,7 @@ def settle_dependents(change: Change, *, now: datetime) -> None:
 
     The Change's row must be locked (`locked_change`). Safe to call again at any time.
     """
+    change.refresh_from_db(fields=["state", "stop_limit", "stop_detail", "failure", "not_before"])
     tasks = {task.pk: task for task in Task.objects.filter(change=change)}
     for task in tasks.values():
         task.change = change

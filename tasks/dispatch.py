@@ -10,13 +10,14 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from agents.spec import CALL_SECONDS_MAX
-from tasks.admission import AGENTS_PER_CHANGE_MAX, AdmissionFacts, Admit, Wait, admit
+from tasks.admission import BLOCKED_LIMIT, PAUSED, AdmissionFacts, Admit, Wait, admit
 from tasks.events import record
 from tasks.models import Change, Task
 from tasks.owners import is_surely_dead
 from tasks.states import ChangeState, TaskState
 from tasks.transitions import locked_change
 from tasks.wake import wake_task
+from tenants.caps import caps_of
 
 # How long a worker may take from taking a Task to its first run row: a classifier's and a
 # compactor's question at most. Whoever dies in between is found by its process or by this lease.
@@ -65,7 +66,7 @@ def take(task_id: UUID, *, owner: str, now: datetime) -> Task | None:
 
 def wake_next(change: Change, *, now: datetime) -> None:
     """A place in the Change is free: wake its oldest due Tasks, one for each free place (row 16)."""
-    free = AGENTS_PER_CHANGE_MAX - _active(change, now)
+    free = _free(change, now)
     if free > 0 and change.paused_at is None:
         _wake(due_tasks(now).filter(change=change)[:free], now=now)
 
@@ -76,9 +77,9 @@ def wake_lost(now: datetime) -> int:
     lost = due_tasks(now).filter(Q(woken_at=None) | Q(woken_at__lte=stale), change__paused_at=None)
     free: dict[UUID, int] = {}
     chosen: list[Task] = []
-    for task in lost.select_related("change")[:WAKES_PER_SWEEP_MAX]:
+    for task in lost.select_related("change__project")[:WAKES_PER_SWEEP_MAX]:
         if task.change_id not in free:
-            free[task.change_id] = AGENTS_PER_CHANGE_MAX - _active(task.change, now)
+            free[task.change_id] = _free(task.change, now)
         if free[task.change_id] > 0:
             free[task.change_id] -= 1
             chosen.append(task)
@@ -120,8 +121,20 @@ def free_abandoned_starts(now: datetime) -> int:
 
 def _facts(change: Change, older: list[Task], *, now: datetime) -> AdmissionFacts:
     return AdmissionFacts(
-        active=_active(change, now), older_due=len(older), paused=change.paused_at is not None
+        active=_active(change, now),
+        older_due=len(older),
+        paused=change.paused_at is not None,
+        agents_max=_agents_max(change),
     )
+
+
+def _free(change: Change, now: datetime) -> int:
+    return _agents_max(change) - _active(change, now)
+
+
+def _agents_max(change: Change) -> int:
+    """8 agents of a Change, or what the project's owner has set (row 16)."""
+    return caps_of(change.project.caps)["agents"]
 
 
 def _active(change: Change, now: datetime) -> int:
@@ -131,8 +144,10 @@ def _active(change: Change, now: datetime) -> int:
 
 def _hand_out(task: Task, change: Change, *, owner: str, now: datetime) -> Task:
     lease = now + timedelta(seconds=START_LEASE_SECONDS)
-    Task.objects.filter(pk=task.pk).update(owner=owner, not_before=lease, waiting_for="")
-    task.owner, task.not_before, task.waiting_for, task.change = owner, lease, "", change
+    # What it waited for before stays on the row until it runs: a start that waits again tells it once.
+    note = "" if task.waiting_for in (BLOCKED_LIMIT, PAUSED) else task.waiting_for
+    Task.objects.filter(pk=task.pk).update(owner=owner, not_before=lease, waiting_for=note)
+    task.owner, task.not_before, task.waiting_for, task.change = owner, lease, note, change
     record("agent.wake", change=change, task=task, data={"agent": task.agent_id}, now=now)
     return task
 

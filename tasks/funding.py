@@ -27,6 +27,7 @@ from tasks.transitions import locked_change, move_change, move_task
 AGENT = "agent"
 COMPACTION = "compactor"
 CONFLICT_REVIEW = "conflict_review"
+RETRIEVAL = "retrieval"
 
 # Unknown charges count at their worst case, as on the meters: unknown is never zero.
 CHARGED = (ReservationState.SETTLED, ReservationState.UNKNOWN)

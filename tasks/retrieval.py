@@ -15,6 +15,7 @@ from agents.context.packet import (
     Place,
     StackedFact,
 )
+from agents.related import Related
 from agents.spec import RunCaps
 from agents.workspace.git import Store, TreeFile
 from budgets.money import Usd
@@ -24,12 +25,13 @@ from tasks.stack import Layer
 from tasks.states import RunState, TaskState
 
 DECLARED_FILES_MAX = 20
-# A declared file is shown up to here; the agent reads on with read_file.
-FILE_CHARACTERS_MAX = 12_000
+# A file is shown up to here; the agent reads on with read_file.
+FILE_CHARACTERS_MAX = {Place.DECLARED: 12_000, Place.NEIGHBOUR: 3_000, Place.SEMANTIC: 2_000}
 CONVENTION_FILES = ("AGENTS.md", "CLAUDE.md", "CONVENTIONS.md", "CONTRIBUTING.md")
 CONVENTION_CHARACTERS_MAX = 6_000
 INTENT_CHARACTERS_MAX = 2_000
 RELATED_MAX = 30
+NOTHING_TO_LEARN = BUDGET | {EndReason.WORKER_LOST}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +70,13 @@ def failed_runs(task: Task) -> list[TaskRun]:
 
 
 def prior_failures(task: Task) -> tuple[FailureFact, ...]:
-    """What earlier attempts of the window left behind. One that only a budget cut short left nothing to learn."""
+    """What earlier attempts of the window left behind; a budget or a lost worker ends one without a lesson."""
     return tuple(
         FailureFact(
             attempt=run.attempt, tier=Tier(run.tier).word, end=run.end_reason, log=run.failure_log or run.note
         )
         for run in failed_runs(task)
-        if EndReason(run.end_reason) not in BUDGET and (run.failure_log or run.note)
+        if EndReason(run.end_reason) not in NOTHING_TO_LEARN and (run.failure_log or run.note)
     )
 
 
@@ -86,6 +88,7 @@ def facts_for(
     caps: RunCaps,
     budget: Usd | None,
     tools: tuple[str, ...],
+    related: Related | None = None,
 ) -> ContextFacts:
     """Everything that the packet of this attempt may hold. `tree` is None for a project without source."""
     change = task.change
@@ -111,8 +114,13 @@ def facts_for(
         calls_max=caps.calls_max,
         reads_max=caps.reads_max,
         budget=str(budget) if budget is not None else "",
-        items=(*_declared(task, tree, files), *_owners(task), *_related(task)),
+        items=(*_files(task, tree, files, related), *_owners(task), *_intents(task)),
     )
+
+
+def live_files(tree: StartTree) -> frozenset[str]:
+    """The paths of the tree that the attempt starts from: nothing else may be told (row 210)."""
+    return frozenset(file.path for file in tree.store.tree_files(tree.start_commit))
 
 
 def _conventions(tree: StartTree | None) -> str:
@@ -143,23 +151,30 @@ def _stacked(task: Task, tree: StartTree | None) -> tuple[StackedFact, ...]:
     )
 
 
-def _declared(task: Task, tree: StartTree | None, files: Sequence[TreeFile]) -> Iterator[Item]:
-    """The files that the Task says it will touch, as they are at its start (row 202)."""
+def _files(
+    task: Task, tree: StartTree | None, files: Sequence[TreeFile], related: Related | None
+) -> Iterator[Item]:
+    """Declared files, their neighbours and similar ones, as they are at the start (rows 202, 208, 210)."""
     if tree is None:
         return
     known: Mapping[str, TreeFile] = {file.path: file for file in files}
     captured = datetime.fromtimestamp(tree.store.commit_time(tree.base_commit), UTC).isoformat()
-    wanted = [known[path] for path in dict.fromkeys(task.resources) if path in known][:DECLARED_FILES_MAX]
-    for file in wanted:
-        content = tree.store.read(tree.start_commit, file.path) or b""
-        yield Item(
-            item_id=f"file:{file.path}",
-            source=file.path,
-            source_version=file.blob,
-            captured_at=captured,
-            place=Place.DECLARED,
-            text=_shown(content),
-        )
+    wanted = [
+        *((path, Place.DECLARED, None) for path in list(dict.fromkeys(task.resources))[:DECLARED_FILES_MAX]),
+        *((path, Place.NEIGHBOUR, None) for path in (related.neighbours if related else ())),
+        *((match.path, Place.SEMANTIC, match.score) for match in (related.similar if related else ())),
+    ]
+    for path, place, score in wanted:
+        if path in known:
+            yield Item(
+                item_id=f"file:{path}",
+                source=path,
+                source_version=known[path].blob,
+                captured_at=captured,
+                place=place,
+                text=_shown(tree.store.read(tree.start_commit, path) or b"", FILE_CHARACTERS_MAX[place]),
+                score=score,
+            )
 
 
 def _owners(task: Task) -> Iterator[Item]:
@@ -178,7 +193,7 @@ def _owners(task: Task) -> Iterator[Item]:
         )
 
 
-def _related(task: Task) -> Iterator[Item]:
+def _intents(task: Task) -> Iterator[Item]:
     """What finished Tasks of the Change say they did, and what failed attempts of others ran into."""
     done = ChangeSet.objects.filter(task__change_id=task.change_id, task__state=TaskState.DONE)
     for one in done.exclude(task=task).exclude(intent="").select_related("task")[:RELATED_MAX]:
@@ -202,11 +217,11 @@ def _related(task: Task) -> Iterator[Item]:
         )
 
 
-def _shown(content: bytes) -> str:
+def _shown(content: bytes, characters_max: int) -> str:
     if b"\0" in content[:8000]:
         return "(a binary file)"
     text = content.decode("utf-8", "replace")
-    if len(text) <= FILE_CHARACTERS_MAX:
+    if len(text) <= characters_max:
         return text
-    cut = text[:FILE_CHARACTERS_MAX].rsplit("\n", 1)[0]
+    cut = text[:characters_max].rsplit("\n", 1)[0]
     return f"{cut}\n(continues at line {cut.count(chr(10)) + 2}: use read_file)"

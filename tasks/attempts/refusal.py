@@ -19,6 +19,7 @@ from tasks.transitions import locked_change, move_task
 from tasks.wake import wake_change
 
 DEPENDENCY_MERGE_CONFLICT = "dependency_merge_conflict"
+CONNECTOR_NOT_FOUND = "connector_not_found"
 PACKET_TOO_LARGE = "packet_too_large"
 
 
@@ -77,14 +78,15 @@ def write_refusal(task: Task, refusal: Refusal, *, now: datetime) -> None:
 def _fail(task: Task, refusal: Failed, *, now: datetime) -> None:
     change = locked_change(task.change_id)
     detail = {**refusal.detail}
-    also = {"failure": refusal.reason, "stop_detail": detail}
+    # Only a merge conflict keeps its detail on the row: the integrate rule reads it there (row 215).
+    conflict = refusal.reason == DEPENDENCY_MERGE_CONFLICT
+    also = {"failure": refusal.reason, "stop_detail": detail if conflict else {}}
     move_task(task, TaskState.FAILED, because=refusal.reason, now=now, also=also, held_by=task.owner)
     write_receipt(
         "failure", "failed", change=change, task=task, reasons=[refusal.reason], detail=detail, now=now
     )
     settle_dependents(change, now=now)
-    if refusal.reason == DEPENDENCY_MERGE_CONFLICT:
-        # The integrate rule takes it from here: it runs the Task that did not merge again (row 215).
+    if conflict:
         Change.objects.filter(pk=change.pk).update(not_before=now)
         wake_change(change.pk)
 

@@ -1,0 +1,47 @@
+"""An attempt on one screen: take, begin, run, finish."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import structlog
+from agents.attempt import run_attempt
+
+from agents.clock import WALL, Clock
+from agents.spec import Outcome
+from routing.words import EndReason
+from tasks.attempts.begin import Begun, begin
+from tasks.attempts.finish import finish
+from tasks.dispatch import take
+from tasks.errors import LostRace
+from tasks.owners import this_process
+from tasks.supervision import RunSupervisor
+
+log = structlog.get_logger(__name__)
+
+
+def run_task(task_id: UUID, *, clock: Clock = WALL) -> None:
+    """Start the Task if it is due and admitted, and work on it to the end of the attempt.
+
+    Safe to call twice, late, or by two workers at once: the rows let one in (rows 13, C66).
+    """
+    try:
+        task = take(task_id, owner=this_process(), now=clock.now())
+        begun = begin(task, clock=clock) if task is not None else None
+        if begun is not None:
+            outcome = _attempt(begun, clock=clock)
+            finish(begun.run, outcome, now=clock.now())
+    except LostRace as lost:
+        log.warning("somebody else has this task now", task=str(task_id), lost=str(lost))
+
+
+def _attempt(begun: Begun, *, clock: Clock) -> Outcome:
+    """The outermost frame of the engine: a fault of ours ends the run as transient, and is logged (row 28)."""
+    with structlog.contextvars.bound_contextvars(
+        change=str(begun.run.task.change_id), task=begun.run.task.key, run=str(begun.run.pk)
+    ):
+        try:
+            return run_attempt(begun.spec, RunSupervisor(begun.run, clock=clock))
+        except Exception as fault:
+            log.exception("the engine broke")
+            return Outcome(end=EndReason.TRANSIENT, note=f"internal fault: {type(fault).__name__}")

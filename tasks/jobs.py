@@ -1,0 +1,53 @@
+"""Celery's entries: ids in, one service, nothing returned. Each is safe to run twice, late or not at all."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from celery import shared_task
+from django.utils import timezone
+
+from tasks.attempts.run import run_task
+from tasks.attempts.watch import end_dead_runs, refresh_late_costs
+from tasks.attempts.watch import watch_runs as watch_all_runs
+from tasks.dispatch import free_abandoned_starts, wake_lost
+from tasks.fence import due_changes
+from tasks.promotion import index_trunks_behind
+from tasks.raises import resume_stops
+from tasks.wake import WAKE_CHANGE, WAKE_TASK, wake_change
+from tasks.work import work_on
+
+CHANGES_PER_SWEEP_MAX = 500
+
+
+@shared_task(name=WAKE_TASK, acks_late=True, ignore_result=True)
+def wake(task_id: str) -> None:
+    """A Task may be due: take it and work on it (row 13)."""
+    run_task(UUID(task_id))
+
+
+@shared_task(name=WAKE_CHANGE, acks_late=True, ignore_result=True)
+def work_on_change(change_id: str) -> None:
+    """A Change may be due for planning, integrating or composing."""
+    work_on(UUID(change_id))
+
+
+@shared_task(name="tasks.watch_runs", acks_late=True, ignore_result=True)
+def watch_runs() -> None:
+    """Every minute: the checks of the active runs (rows 9, 10)."""
+    now = timezone.now()
+    watch_all_runs(now)
+    refresh_late_costs(now)
+
+
+@shared_task(name="tasks.sweep", acks_late=True, ignore_result=True)
+def sweep() -> None:
+    """Every few seconds: whatever a lost wake, a dead worker or a new period left lying."""
+    now = timezone.now()
+    end_dead_runs(now)
+    free_abandoned_starts(now)
+    resume_stops(now)
+    index_trunks_behind(now=now)
+    wake_lost(now)
+    for change_id in due_changes(now).values_list("pk", flat=True)[:CHANGES_PER_SWEEP_MAX]:
+        wake_change(change_id)
