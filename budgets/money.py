@@ -52,6 +52,12 @@ class Usd:
 ZERO = Usd(0)
 
 
+def exact(amount: Usd) -> str:
+    """Dollars with all six decimals: what clients may calculate with."""
+    sign, micro = ("-", -amount.micro) if amount.micro < 0 else ("", amount.micro)
+    return f"{sign}{micro // MICRO_PER_USD}.{micro % MICRO_PER_USD:06d}"
+
+
 class NotAnAmount(ValueError):
     """A text that is no amount of money; the message says what would be one."""
 

@@ -7,6 +7,7 @@ from django.urls import URLPattern, URLResolver, include, path
 from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
+from budgets import api as budgets_api
 from config import health
 from tasks.api import urls as tasks_api
 from tasks.pages import urls as tasks_pages
@@ -21,6 +22,7 @@ handler500 = "config.errors.server_error"
 # Every app lists its own routes; this is the one namespace of the version.
 api_v1: list[URLPattern | URLResolver] = [
     *tasks_api.urlpatterns,
+    *budgets_api.urlpatterns,
     *tenants_api.urlpatterns,
     path("schema", SpectacularAPIView.as_view(), name="schema"),
     path("docs", SpectacularSwaggerSplitView.as_view(url_name="v1:schema"), name="docs"),

@@ -6,11 +6,11 @@ import shlex
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from agents.workspace.checkout import open_checkout
 from django.utils import timezone
 
 from agents import archive
 from agents.errors import GitError, NoSandbox
+from agents.workspace.checkout import open_checkout
 from agents.workspace.git import Store
 from agents.workspace.trees import with_paths_of
 from tasks.events import record

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from agents.index import build_index
 from django.db import transaction
 from django.db.models import F
 
 from agents.errors import LostRef
+from agents.index import build_index
 from agents.workspace.git import store_for
 from tasks.errors import IllegalMove
 from tasks.events import record, write_receipt

@@ -8,8 +8,7 @@ from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 
 from budgets.keys import MeterKind
-from budgets.money import NotAnAmount, Usd, parse_usd
-from tasks.api.outputs import exact
+from budgets.money import NotAnAmount, Usd, exact, parse_usd
 from tenants.shapes import Shape
 
 RAISABLE = (

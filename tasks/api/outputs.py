@@ -8,26 +8,10 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from budgets.money import Usd
+from budgets.api import UsdText
+from budgets.money import Usd, exact
 from routing.words import Tier
 from tasks.reads import Money
-
-
-def exact(amount: Usd) -> str:
-    """Dollars with all six decimals: what clients may calculate with."""
-    sign, micro = ("-", -amount.micro) if amount.micro < 0 else ("", amount.micro)
-    return f"{sign}{micro // 1_000_000}.{micro % 1_000_000:06d}"
-
-
-@extend_schema_field(OpenApiTypes.STR)
-class UsdOutput(serializers.Field[Usd, Any, str, Any]):
-    """US dollars as text with six decimals; null is unknown or unlimited, never zero."""
-
-    def __init__(self, **more: Any) -> None:
-        super().__init__(read_only=True, **more)
-
-    def to_representation(self, value: Usd) -> str:
-        return exact(value)
 
 
 @extend_schema_field(OpenApiTypes.STR)
@@ -52,10 +36,10 @@ class TierOutput(serializers.ChoiceField):
 
 
 class MoneyOutput(serializers.Serializer[Money]):
-    limit = UsdOutput(allow_null=True, help_text="null: unlimited")
-    spent = UsdOutput(help_text="Unknown charges are in it at their worst case.")
-    held = UsdOutput(help_text="Held for calls that are on their way.")
-    left = UsdOutput(allow_null=True)
+    limit = UsdText(allow_null=True, help_text="null: unlimited")
+    spent = UsdText(help_text="Unknown charges are in it at their worst case.")
+    held = UsdText(help_text="Held for calls that are on their way.")
+    left = UsdText(allow_null=True)
     unknown_calls = serializers.IntegerField()
 
 
@@ -138,8 +122,8 @@ class RunOutput(serializers.Serializer[Any]):
     end_reason = serializers.CharField()
     failure_class = serializers.CharField()
     note = serializers.CharField()
-    budget = UsdOutput(allow_null=True, help_text="The Task's share of the Change's budget; null: no cap.")
-    cost = UsdOutput(help_text="The known part of what it cost.")
+    budget = UsdText(allow_null=True, help_text="The Task's share of the Change's budget; null: no cap.")
+    cost = UsdText(help_text="The known part of what it cost.")
     unknown_calls = serializers.IntegerField()
     calls = serializers.IntegerField()
     reads = serializers.IntegerField()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path, re_path
 
-from tasks.pages import candidates, changes, inbox, money, work
+from tasks.pages import candidates, changes, inbox, money, spend, work
 
 urlpatterns = [
     path("", inbox.inbox, name="inbox"),
@@ -19,6 +19,8 @@ urlpatterns = [
         changes.change_act,
         name="change-act",
     ),
+    path("spend", spend.spend, name="spend"),
+    path("organizations/<uuid:organization_id>/ledger.csv", spend.spend_csv, name="spend-csv"),
     path("tasks/<uuid:task_id>", work.task_detail, name="task"),
     path("tasks/<uuid:task_id>/reopen", work.task_reopen, name="task-reopen"),
     path("runs/<uuid:run_id>", work.run_detail, name="run"),

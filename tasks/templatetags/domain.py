@@ -32,3 +32,9 @@ def readable(text: object) -> str:
 def revealed(text: object) -> str:
     """Text of a model, a repository or a person, with what hides or reorders written out."""
     return revealed_text(str(text))
+
+
+@register.filter
+def pixels(thousandths: int, size: int) -> int:
+    """A position in thousandths on a picture of that size."""
+    return thousandths * size // 1_000

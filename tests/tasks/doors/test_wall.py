@@ -36,6 +36,7 @@ class House:
 
     def path(self, template: str) -> str:
         return template.format(
+            organization=self.project.organization_id,
             project=self.project.pk,
             change=self.change.pk,
             task=self.task.pk,
@@ -90,7 +91,15 @@ READS = [
     "/candidates/{candidate}",
     "/candidates/{candidate}/patch",
     "/changesets/{changeset}/patch",
+    "/spend?organization={organization}",
+    "/organizations/{organization}/ledger.csv",
+    "/api/v1/organizations/{organization}/meters",
+    "/api/v1/organizations/{organization}/ledger",
+    "/api/v1/organizations/{organization}/ledger.csv",
+    "/api/v1/organizations/{organization}/spend?by=day,tier",
+    "/api/v1/organizations/{organization}/limit-changes",
 ]
+NAMES = ("organization", "project", "change", "task", "run", "changeset", "candidate")
 # What moves something, with the lowest role that may try.
 WRITES = [
     ("/api/v1/projects/{project}/changes", Role.MEMBER),
@@ -163,9 +172,7 @@ def test_a_role_that_does_not_reach_is_told_so(house: House, template: str, role
 
 @pytest.mark.parametrize("template", READS)
 def test_an_unknown_id_looks_like_a_foreign_one(house: House, template: str) -> None:
-    path = template.format(
-        **dict.fromkeys(("project", "change", "task", "run", "changeset", "candidate"), uuid4())
-    )
+    path = template.format(**dict.fromkeys(NAMES, uuid4()))
     foreign = signed_in(make_member(make_organization(), Role.OWNER))
     unknown, hidden = foreign.get(path), foreign.get(house.path(template))
     assert unknown.status_code == hidden.status_code == 404
@@ -197,16 +204,17 @@ def test_a_foreign_project_in_a_filter_shows_nothing(house: House) -> None:
 
 def test_every_route_of_the_domain_is_in_these_tables() -> None:
     """A new door without its tests fails here."""
+    from budgets.api import urlpatterns as money
     from tasks.api.urls import urlpatterns as api
     from tasks.pages.urls import urlpatterns as pages
 
     tables = [*READS, *(template for template, _ in WRITES)]
     known = {template.split("?")[0].strip("/") for template in tables}
     lists = {"api/v1/changes", "", "changes", "changes/new"}
-    for prefix, patterns in (("api/v1/", api), ("", pages)):
+    for prefix, patterns in (("api/v1/", [*api, *money]), ("", pages)):
         for pattern in patterns:
             shape = prefix + str(pattern.pattern)
-            for name in ("project", "change", "task", "run", "changeset", "candidate"):
+            for name in NAMES:
                 shape = shape.replace(f"<uuid:{name}_id>", f"{{{name}}}")
             if "(?P<act>" in shape:
                 continue  # its acts are listed one by one

@@ -1,0 +1,324 @@
+"""REST, read only: the ledger of an organization, as rows, as CSV, and as sums."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+from django.http import StreamingHttpResponse
+from django.urls import path
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
+from rest_framework import serializers
+from rest_framework.generics import ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from budgets.keys import MeterKind
+from budgets.models import LimitChange, Meter, Reservation, ReservationState
+from budgets.money import Usd, exact
+from budgets.reports import By, Narrow, Spend, csv_rows, narrow, spend_by, total
+from tenants.access import organization_for, require_role, role_of
+from tenants.errors import InvalidInput, NotVisible
+from tenants.models import Organization, Role
+
+DAYS_MAX = 400
+CSV_TYPE = "text/csv; charset=utf-8"
+SEE_ALL = (Role.ADMIN, Role.OWNER)
+BY_WORDS = {by.value.removesuffix("_id"): by for by in By}
+
+
+@extend_schema_field(OpenApiTypes.STR)
+class UsdText(serializers.Field[Usd, Any, str, Any]):
+    """US dollars as text with six decimals; null is unknown or unlimited, never zero."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(read_only=True, **more)
+
+    def to_representation(self, value: Usd) -> str:
+        return exact(value)
+
+
+class MeterOutput(serializers.Serializer[Meter]):
+    id = serializers.IntegerField()
+    kind = serializers.CharField()
+    subject = serializers.CharField()
+    period = serializers.CharField(help_text="A UTC month or day; empty: for life.")
+    limit_usd = UsdText(allow_null=True, help_text="null: unlimited; 0: nothing")
+    spent_usd = UsdText()
+    held_usd = UsdText()
+    limit_calls = serializers.IntegerField(allow_null=True)
+    spent_calls = serializers.IntegerField()
+    held_calls = serializers.IntegerField()
+
+
+class CallOutput(serializers.Serializer[Reservation]):
+    """One physical call, as the ledger holds it."""
+
+    id = serializers.IntegerField()
+    state = serializers.ChoiceField(choices=ReservationState.choices)
+    purpose = serializers.CharField()
+    tier = serializers.CharField()
+    model = serializers.CharField()
+    connector = serializers.CharField()
+    project = serializers.UUIDField(source="project_id", allow_null=True)
+    user = serializers.UUIDField(source="user_id", allow_null=True)
+    change = serializers.UUIDField(source="change_id", allow_null=True)
+    task = serializers.UUIDField(source="task_id", allow_null=True)
+    run = serializers.UUIDField(source="run_id", allow_null=True)
+    held = UsdText(source="hold_usd", help_text="The worst case that was held.")
+    charged = UsdText(source="usd", allow_null=True, help_text="What the meters count; null while held.")
+    cost = UsdText(allow_null=True, help_text="What it is known to have cost; null: unknown.")
+    usage = serializers.JSONField(allow_null=True)
+    rates = serializers.JSONField(allow_null=True, help_text="The rates of that day, stored with the call.")
+    overrun = serializers.BooleanField()
+    held_at = serializers.DateTimeField(source="created_at")
+    closed_at = serializers.DateTimeField(allow_null=True)
+
+
+class LimitChangeOutput(serializers.Serializer[LimitChange]):
+    """A limit that was set: who, when, from, to and why. `before` and `after` are micro-dollars or calls."""
+
+    id = serializers.UUIDField()
+    kind = serializers.CharField()
+    subject = serializers.CharField()
+    unit = serializers.CharField()
+    before = serializers.IntegerField(allow_null=True)
+    after = serializers.IntegerField(allow_null=True)
+    by = serializers.EmailField(source="by.email", allow_null=True, default=None)
+    reason = serializers.CharField()
+    expires_at = serializers.DateTimeField(allow_null=True)
+    at = serializers.DateTimeField()
+
+
+class SpendOutput(serializers.Serializer[Spend]):
+    known = UsdText(help_text="A subtotal: unknown calls are not in it.")
+    unknown_calls = serializers.IntegerField()
+    unknown_at_most = UsdText(help_text="What those cost at most; the meters count it.")
+    held = UsdText()
+    calls = serializers.IntegerField()
+
+
+class SpendGroupOutput(SpendOutput):
+    group = serializers.ListField(child=serializers.CharField(), help_text="One value per name of `by`.")
+
+
+class SpendAnswer(serializers.Serializer[Any]):
+    total = SpendOutput()
+    groups = SpendGroupOutput(many=True)
+
+
+FILTERS = [
+    OpenApiParameter("since", date, description="first UTC day"),
+    OpenApiParameter("until", date, description="last UTC day"),
+    OpenApiParameter("project", UUID),
+    OpenApiParameter("user", UUID),
+    OpenApiParameter("change", UUID),
+    OpenApiParameter("task", UUID),
+    OpenApiParameter("run", UUID),
+    OpenApiParameter("purpose", str),
+    OpenApiParameter("tier", str),
+    OpenApiParameter("model", str),
+    OpenApiParameter("state", str, enum=ReservationState.values),
+    OpenApiParameter("meter", int),
+]
+
+
+class OfOrganization(APIView):
+    """Money of one organization: an admin sees all of it, everybody else what they paid for."""
+
+    organization: Organization
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        self.organization = organization_for(request.user, kwargs["organization_id"], at_least=Role.VIEWER)
+
+    def calls(self) -> QuerySet[Reservation]:
+        filters = read_filters(self.organization, self.request.query_params)
+        return narrow(calls_for(self.request.user, self.organization), filters)
+
+
+class MeterList(OfOrganization, ListAPIView[Meter]):
+    serializer_class = MeterOutput
+    queryset = Meter.objects.none()
+
+    def get_queryset(self) -> QuerySet[Meter]:
+        wanted = {name: self.request.query_params.get(name) for name in ("kind", "subject", "period")}
+        equal = {name: value for name, value in wanted.items() if value}
+        meters = Meter.objects.of_organization(self.organization.pk).filter(**equal)
+        if role_of(self.request.user, self.organization.pk) in SEE_ALL:
+            return meters
+        return meters.exclude(~Q(subject=str(self.request.user.pk)), kind=MeterKind.USER)
+
+    @extend_schema(
+        operation_id="meters_list",
+        tags=["budgets"],
+        parameters=[OpenApiParameter(name, str) for name in ("kind", "subject", "period")],
+    )
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return self.list(request, *args, **kwargs)
+
+
+class Ledger(OfOrganization, ListAPIView[Reservation]):
+    serializer_class = CallOutput
+    queryset = Reservation.objects.none()
+
+    def get_queryset(self) -> QuerySet[Reservation]:
+        return self.calls()
+
+    @extend_schema(operation_id="ledger_list", tags=["budgets"], parameters=FILTERS)
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return self.list(request, *args, **kwargs)
+
+
+class LedgerCsv(OfOrganization):
+    @extend_schema(
+        operation_id="ledger_csv",
+        tags=["budgets"],
+        parameters=FILTERS,
+        responses={(200, "text/csv"): OpenApiTypes.STR},
+        description="The same rows for a spreadsheet; money is whole micro-dollars, unknown is empty.",
+    )
+    def get(self, request: Request, organization_id: UUID) -> StreamingHttpResponse:
+        return csv_answer(self.calls())
+
+
+class SpendSums(OfOrganization):
+    @extend_schema(
+        operation_id="spend_retrieve",
+        tags=["budgets"],
+        parameters=[
+            OpenApiParameter("by", str, description="comma separated: " + ", ".join(BY_WORDS)),
+            *FILTERS,
+        ],
+        responses=SpendAnswer,
+    )
+    def get(self, request: Request, organization_id: UUID) -> Response:
+        calls = self.calls()
+        groups = [_by(word) for word in request.query_params.get("by", "day").split(",")]
+        found = spend_by(calls, *groups)
+        answer = {
+            "total": SpendOutput(total(calls)).data,
+            "groups": [
+                {"group": ["" if part is None else str(part) for part in key], **SpendOutput(spend).data}
+                for key, spend in found.items()
+            ],
+        }
+        return Response(answer)
+
+
+class LimitChanges(OfOrganization, ListAPIView[LimitChange]):
+    serializer_class = LimitChangeOutput
+    queryset = LimitChange.objects.none()
+
+    def get_queryset(self) -> QuerySet[LimitChange]:
+        require_role(self.request.user, self.organization.pk, Role.ADMIN)
+        return LimitChange.objects.of_organization(self.organization.pk).select_related("by")
+
+    @extend_schema(operation_id="limit_changes_list", tags=["budgets"])
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return self.list(request, *args, **kwargs)
+
+
+def calls_for(user: Any, organization: Organization) -> QuerySet[Reservation]:
+    """The calls of an organization that a person may see: an admin all, everybody else those on their own budget."""
+    calls: QuerySet[Reservation] = Reservation.objects.of_organization(organization.pk)
+    return calls if role_of(user, organization.pk) in SEE_ALL else calls.filter(user_id=user.pk)
+
+
+def read_filters(organization: Organization, query: Any) -> Narrow:
+    """The filters of an address. Raises `InvalidInput` that names the one that does not fit."""
+    since, until = _day(query, "since"), _day(query, "until")
+    if since and until and not timedelta(0) <= until - since <= timedelta(days=DAYS_MAX):
+        raise InvalidInput("until", "does not fit since", f"Ask for 1 to {DAYS_MAX} days.")
+    state = query.get("state", "")
+    if state and state not in ReservationState.values:
+        raise InvalidInput("state", "is no state", f"Use one of {', '.join(ReservationState.values)}.")
+    return Narrow(
+        meter_id=_meter(organization, query.get("meter")),
+        state=state,
+        project_id=_id(query, "project"),
+        user_id=_id(query, "user"),
+        change_id=_id(query, "change"),
+        task_id=_id(query, "task"),
+        run_id=_id(query, "run"),
+        purpose=_text(query, "purpose"),
+        tier=_text(query, "tier"),
+        model=_text(query, "model"),
+        since=_midnight(since),
+        until=_midnight(until + timedelta(days=1)) if until else None,
+    )
+
+
+def csv_answer(calls: QuerySet[Reservation]) -> StreamingHttpResponse:
+    """The ledger as a download, written while it is read."""
+
+    def lines() -> Iterator[str]:
+        writer = csv.writer(_Echo())
+        for row in csv_rows(calls.iterator(chunk_size=2_000)):
+            yield writer.writerow(row)
+
+    answer = StreamingHttpResponse(lines(), content_type=CSV_TYPE)
+    answer["Content-Disposition"] = "attachment; filename=ledger.csv"
+    return answer
+
+
+class _Echo:
+    """A file that hands back what is written to it."""
+
+    def write(self, text: str) -> str:
+        return text
+
+
+def _by(word: str) -> By:
+    found = BY_WORDS.get(word.strip())
+    if found is None:
+        raise InvalidInput("by", f"{word[:40]!r} is no group", f"Use {', '.join(BY_WORDS)}.")
+    return found
+
+
+def _meter(organization: Organization, said: str | None) -> int | None:
+    if not said:
+        return None
+    number = int(said) if said.isascii() and said.isdecimal() and len(said) <= 18 else 0
+    if not Meter.objects.of_organization(organization.pk).filter(pk=number).exists():
+        raise NotVisible("meter")
+    return number
+
+
+def _id(query: Any, name: str) -> UUID | None:
+    said = query.get(name)
+    try:
+        return UUID(said) if said else None
+    except ValueError:
+        raise InvalidInput(name, "is no id", "Use the id as the API gives it.") from None
+
+
+def _text(query: Any, name: str) -> str:
+    return str(query.get(name, ""))[:100].replace("\0", "")
+
+
+def _day(query: Any, name: str) -> date | None:
+    said = query.get(name)
+    try:
+        return date.fromisoformat(said) if said else None
+    except ValueError:
+        raise InvalidInput(name, "is no day", "Write it like 2026-11-30.") from None
+
+
+def _midnight(day: date | None) -> datetime | None:
+    return datetime.combine(day, time(), tzinfo=UTC) if day else None
+
+
+urlpatterns = [
+    path("organizations/<uuid:organization_id>/meters", MeterList.as_view()),
+    path("organizations/<uuid:organization_id>/ledger", Ledger.as_view()),
+    path("organizations/<uuid:organization_id>/ledger.csv", LedgerCsv.as_view()),
+    path("organizations/<uuid:organization_id>/spend", SpendSums.as_view()),
+    path("organizations/<uuid:organization_id>/limit-changes", LimitChanges.as_view()),
+]

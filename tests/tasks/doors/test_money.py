@@ -1,0 +1,150 @@
+"""The ledger through its doors: rows, CSV, sums and the Spend page; a member sees their own."""
+
+from __future__ import annotations
+
+import csv
+from io import StringIO
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.test import Client
+
+from budgets.models import Reservation
+from budgets.money import Usd
+from budgets.reservations import Held, keep, settle
+from providers.messages import Usage
+from tasks.states import ChangeState
+from tenants.models import Organization, Role, User
+from tests.factories.budgets import make_context, make_hold, make_payers
+from tests.factories.tasks import make_change, make_failed_run, make_task
+from tests.factories.tenants import make_member, make_organization, make_project
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def organization() -> Organization:
+    return make_organization()
+
+
+@pytest.fixture
+def admin(organization: Organization) -> User:
+    return make_member(organization, Role.ADMIN)
+
+
+@pytest.fixture
+def member(organization: Organization) -> User:
+    return make_member(organization, Role.MEMBER)
+
+
+def signed_in(user: User) -> Client:
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+@pytest.fixture
+def calls(organization: Organization, admin: User, member: User) -> None:
+    charge(organization, member, 500, purpose="planner", tier="haiku")
+    charge(organization, admin, None, purpose="agent", tier="sonnet")
+
+
+def charge(
+    organization: Organization, user: User, cost: int | None, *, change: Any = None, **call: Any
+) -> Held:
+    """A call that was held for $0.002 on its payer's meters; `cost` None: nobody could read the bill."""
+    change_id = change.pk if change else uuid4()
+    meters = make_payers(organization, user_id=user.pk, change_id=change_id)
+    held = make_hold(meters, usd=2_000, context=make_context(meters, **call))
+    if cost is None:
+        keep(held.reservation_id, reason="no_usage")
+    else:
+        usage = Usage(input_uncached=10, output=10)
+        settle(held.reservation_id, cost=Usd(cost), usage=usage, rates={})
+    return held
+
+
+def test_an_admin_sees_every_call_and_a_member_their_own(
+    organization: Organization, admin: User, member: User, calls: None
+) -> None:
+    path = f"/api/v1/organizations/{organization.pk}/ledger"
+    rows = signed_in(admin).get(path).json()["results"]
+    assert {(row["purpose"], row["cost"]) for row in rows} == {("planner", "0.000500"), ("agent", None)}
+    own = signed_in(member).get(path).json()["results"]
+    assert [row["purpose"] for row in own] == ["planner"]
+
+
+def test_sums_keep_unknown_beside_what_is_known(organization: Organization, admin: User, calls: None) -> None:
+    """Promise 2: unknown is never zero."""
+    path = f"/api/v1/organizations/{organization.pk}/spend?by=tier"
+    data = signed_in(admin).get(path).json()
+    assert (data["total"]["known"], data["total"]["unknown_calls"]) == ("0.000500", 1)
+    assert data["total"]["unknown_at_most"] == "0.002000"
+    assert {group["group"][0]: group["known"] for group in data["groups"]} == {
+        "haiku": "0.000500",
+        "sonnet": "0.000000",
+    }
+
+
+def test_the_csv_is_the_ledger(organization: Organization, admin: User, calls: None) -> None:
+    answer = signed_in(admin).get(f"/organizations/{organization.pk}/ledger.csv?purpose=agent")
+    rows = list(csv.DictReader(StringIO(answer.getvalue().decode())))
+    assert [(row["purpose"], row["charged_usd_micro"], row["known_cost_usd_micro"]) for row in rows] == [
+        ("agent", "2000", "")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("since=yesterday", "since"),
+        ("since=2026-01-01&until=2024-01-01", "until"),
+        ("since=2020-01-01&until=2026-01-01", "until"),
+        ("change=7", "change"),
+        ("state=lost", "state"),
+    ],
+)
+def test_a_filter_that_does_not_fit_is_named(
+    organization: Organization, admin: User, query: str, field: str
+) -> None:
+    answer = signed_in(admin).get(f"/api/v1/organizations/{organization.pk}/ledger?{query}")
+    assert (answer.status_code, answer.json()["field"]) == (400, field)
+
+
+def test_a_group_nobody_knows_is_named(organization: Organization, admin: User) -> None:
+    answer = signed_in(admin).get(f"/api/v1/organizations/{organization.pk}/spend?by=colour")
+    assert (answer.status_code, answer.json()["field"]) == (400, "by")
+
+
+def test_a_meter_of_another_organization_is_not_there(organization: Organization, admin: User) -> None:
+    foreign = make_organization()
+    held = charge(foreign, make_member(foreign), 500)
+    meter = Reservation.objects.get(pk=held.reservation_id).meters[0]
+    answer = signed_in(admin).get(f"/api/v1/organizations/{organization.pk}/ledger?meter={meter}")
+    assert answer.status_code == 404
+
+
+def test_the_spend_page_shows_figures_charts_and_rankings(
+    organization: Organization, admin: User, calls: None
+) -> None:
+    change = make_change(make_project(organization), title="Export CSV", state=ChangeState.PROMOTED)
+    make_failed_run(make_task(change), cost=Usd(700))
+    charge(organization, admin, 900, change=change, tier="haiku")
+    page = signed_in(admin).get("/spend").content.decode()
+    for said in ("Cost per accepted change", "Export CSV", "2 <small>of 3", "t-haiku", "unknown"):
+        assert said in page, said
+
+
+def test_a_person_without_an_organization_is_sent_to_make_one() -> None:
+    from tests.factories.tenants import make_user
+
+    assert signed_in(make_user()).get("/spend").status_code == 302
+
+
+def test_meters_of_other_people_are_hidden_from_members(
+    organization: Organization, admin: User, member: User, calls: Any
+) -> None:
+    path = f"/api/v1/organizations/{organization.pk}/meters?kind=user"
+    subjects = {row["subject"] for row in signed_in(member).get(path).json()["results"]}
+    assert subjects <= {str(member.pk)}
