@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
 
 from agents.spec import CALL_SECONDS_MAX
 from tasks.admission import BLOCKED_LIMIT, PAUSED, AdmissionFacts, Admit, Wait, admit
@@ -74,7 +74,9 @@ def wake_next(change: Change, *, now: datetime) -> None:
 def wake_lost(now: datetime) -> int:
     """The beat's share of row 13: wake every due Task that may start and was not woken lately. How many."""
     stale = now - timedelta(seconds=WAKE_AGAIN_SECONDS)
-    lost = due_tasks(now).filter(Q(woken_at=None) | Q(woken_at__lte=stale), change__paused_at=None)
+    # A nudge from before it was due does not count: it took nothing.
+    unwoken = Q(woken_at=None) | Q(woken_at__lte=stale) | Q(woken_at__lt=F("not_before"))
+    lost = due_tasks(now).filter(unwoken, change__paused_at=None)
     free: dict[UUID, int] = {}
     chosen: list[Task] = []
     for task in lost.select_related("change__project")[:WAKES_PER_SWEEP_MAX]:

@@ -30,6 +30,7 @@ TASK_STAY: Mapping[str, Any] = {
     "not_before": None,
     "owner": "",
     "waiting_for": "",
+    "woken_at": None,
     "index_waits": 0,
     "stop_limit": "",
     "stop_detail": {},

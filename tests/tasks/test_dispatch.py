@@ -121,6 +121,11 @@ class TestWaking:
         assert wake_lost(at(WAKE_AGAIN_SECONDS - 1)) == 0
         assert wake_lost(at(WAKE_AGAIN_SECONDS)) == 1
 
+    def test_a_nudge_from_before_the_retry_does_not_keep_the_beat_away(self) -> None:
+        make_task(woken_at=at(0), not_before=at(5))
+        assert wake_lost(at(4)) == 0
+        assert wake_lost(at(5)) == 1
+
     def test_the_beat_wakes_only_what_may_start(self) -> None:
         make_task(not_before=at(5))
         make_task(state=TaskState.RUNNING)
