@@ -74,6 +74,7 @@ def call_model(
     """
     if supervisor is not None:
         supervisor.beat()  # a worker that lost its lease sends nothing
+    request = gateway.fit(request)  # under the name that this account has for the model: it is priced as that
     amount = worst_case(
         request_characters(request), request.output_tokens_max, request.model, clock.now().date()
     )
@@ -262,7 +263,11 @@ def _end_of(error: ProviderError) -> CallFailed:
     return CallFailed(
         END_OF_KIND[error.kind],
         note,
-        again=error.kind in ASKED_AGAIN and (after or 0.0) <= RETRY_AFTER_SECONDS_MAX,
+        again=(
+            error.kind in ASKED_AGAIN
+            and not error.output_began  # part of an answer came, and is paid (row 115)
+            and (after or 0.0) <= RETRY_AFTER_SECONDS_MAX
+        ),
         retry_after_seconds=after,
     )
 

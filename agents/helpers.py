@@ -265,7 +265,7 @@ def _check(gateway: Gateway, request: ModelRequest) -> None:
             "thinking_budget", "the thinking budget must be smaller than the output cap"
         )
     try:
-        gateway.check(request)
+        gateway.check(gateway.fit(request))
     except RequestRefused as refused:
         raise HelperMisconfigured(refused.code, str(refused)) from refused
 

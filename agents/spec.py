@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -64,6 +65,22 @@ class SourceTree:
     start_commit: str
 
 
+class Permission(StrEnum):
+    """What may become of a tool call. Nobody is there to be asked during a run: `ask` is `deny` (row 49)."""
+
+    ALLOW = "allow"
+    ASK = "ask"
+    DENY = "deny"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRule:
+    """`pattern` is a glob over names of tools, such as `*_file`."""
+
+    pattern: str
+    permission: Permission
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptSpec:
     """Everything the engine may know about one attempt."""
@@ -87,6 +104,8 @@ class AttemptSpec:
     trusted: bool = False
     extra_commands: tuple[tuple[str, ...], ...] = ()
     archive_prefix: str = ""  # context/<project>/<change>/<task>
+    # One tuple of rules per ancestor, outermost first; in each the last match wins, and any deny denies.
+    tool_rules: tuple[tuple[ToolRule, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,8 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 
 from budgets import api as budgets_api
 from config import health
+from providers import api as providers_api
+from providers import pages as providers_pages
 from tasks.api import urls as tasks_api
 from tasks.pages import urls as tasks_pages
 from tenants import api as tenants_api
@@ -24,6 +26,7 @@ api_v1: list[URLPattern | URLResolver] = [
     *tasks_api.urlpatterns,
     *budgets_api.urlpatterns,
     *tenants_api.urlpatterns,
+    *providers_api.urlpatterns,
     path("schema", SpectacularAPIView.as_view(), name="schema"),
     path("docs", SpectacularSwaggerSplitView.as_view(url_name="v1:schema"), name="docs"),
 ]
@@ -34,6 +37,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v1/", include((api_v1, "v1"))),
     *tasks_pages.urlpatterns,
     *tenants_pages.urlpatterns,
+    *providers_pages.urlpatterns,
     # An address is proved by its invitation, so nobody changes it by themselves.
     path("accounts/email/", RedirectView.as_view(pattern_name="account")),
     path("accounts/", include("allauth.urls")),

@@ -17,7 +17,7 @@ from providers.gateway import Gateway
 from providers.google import GoogleGateway
 from providers.models import Connector, ConnectorKind
 from providers.openai_chat import OpenAIGateway, OpenRouterGateway
-from providers.scenarios import load_scenarios, read_entries
+from providers.scenarios import Entry, ScenarioError, load_scenarios, read_entries
 from providers.scripted import ScriptedGateway
 from providers.wire import HttpGateway
 
@@ -115,13 +115,19 @@ def _build(connector: Connector) -> Gateway:
             )
 
 
-def _scripted(connector: Connector) -> Gateway:
+def scripted_entries(connector: Connector) -> tuple[Entry, ...]:
+    """What a scripted connector plays; raises `ScenarioError` or `RequestRefused` when it cannot be played."""
     inline = connector.config.get("inline")
     if inline is not None:
-        entries = read_entries(inline, source=f"connector {connector.name}")
-    else:
-        entries = load_scenarios(_scenario_path(connector))
-    return ScriptedGateway(entries, account=account_of(connector))
+        return read_entries(inline, source=f"connector {connector.name}")
+    return load_scenarios(_scenario_path(connector))
+
+
+def _scripted(connector: Connector) -> Gateway:
+    try:
+        return ScriptedGateway(scripted_entries(connector), account=account_of(connector))
+    except ScenarioError as error:  # the file was changed after the connector was saved
+        raise RequestRefused("bad_scenario", str(error)) from None
 
 
 def _stamp(connector: Connector) -> object:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 from jsonschema import Draft202012Validator
@@ -10,7 +11,7 @@ from jsonschema.exceptions import best_match
 
 from agents.errors import NoSandbox, SandboxLimit
 from agents.jsontext import NotFound, parse_arguments
-from agents.spec import AttemptSpec
+from agents.spec import AttemptSpec, Permission, ToolRule
 from agents.tools.commands import COMMAND_TOOLS
 from agents.tools.files import FILE_TOOLS
 from agents.tools.finish import FINISH_TOOLS
@@ -38,6 +39,8 @@ def use_tool(tools: Mapping[str, Tool], bench: Bench, call: ToolCall) -> ToolRes
     Raises `StopRun` when the tool ends the run.
     """
     tool = tools.get(call.name)
+    if tool is not None and not may_use(bench.spec.tool_rules, tool.name):
+        return ToolResult.refused("denied", f"{tool.name} is not permitted in this project")
     if tool is None:
         return ToolResult.error(
             "unknown_tool", f"there is no tool {call.name[:64]!r}; there are: {', '.join(tools)}"
@@ -56,6 +59,16 @@ def use_tool(tools: Mapping[str, Tool], bench: Bench, call: ToolCall) -> ToolRes
         return ToolResult.error("sandbox_limit", f"{tool.name}: {full}")
     except NoSandbox as missing:
         return ToolResult.error("no_sandbox", f"{tool.name}: {missing}; file tools still work")
+
+
+def may_use(layers: Sequence[Sequence[ToolRule]], name: str) -> bool:
+    """Whether every ancestor permits a tool (row 49). A layer without a matching rule permits it."""
+    return all(_permission(rules, name) is Permission.ALLOW for rules in layers)
+
+
+def _permission(rules: Sequence[ToolRule], name: str) -> Permission:
+    matching = [rule.permission for rule in rules if fnmatchcase(name, rule.pattern)]
+    return matching[-1] if matching else Permission.ALLOW
 
 
 def why_not_fitting(value: Mapping[str, Any], schema: Mapping[str, Any]) -> str:

@@ -116,7 +116,8 @@ class FakeServer:
 
     def __init__(self, provider: FakeProvider | None = None, *, port: int = 0) -> None:
         self.provider = provider or FakeProvider()
-        self._socket = socket.socket()
+        # Named as TCP, or asyncio leaves Nagle on and every answer waits 40 ms for an acknowledgement.
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._socket.bind((HOST, port))
         self.port = self._socket.getsockname()[1]

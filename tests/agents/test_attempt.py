@@ -15,7 +15,8 @@ from agents.errors import StopRun
 from agents.models import ModelCall, ToolCall
 from agents.prompts import LAST_CALL, NUDGE, REMINDER
 from agents.runlog import FAILURE_LOG_CHARACTERS_MAX
-from agents.spec import AttemptSpec, Outcome
+from agents.spec import AttemptSpec, Outcome, Permission, ToolRule
+from agents.tools.toolbox import may_use
 from agents.workspace.git import store_for
 from budgets.keys import MeterKind
 from budgets.models import Meter, Reservation
@@ -299,6 +300,39 @@ def test_arguments_that_do_not_fit_are_not_run(call: Mapping[str, Any]) -> None:
     assert row is not None
     assert (row.outcome, row.code) == ("refused", "validation_error")
     assert "return 'hello'" not in run.said(1)
+
+
+A, Q, D = Permission.ALLOW, Permission.ASK, Permission.DENY
+
+
+@pytest.mark.parametrize(
+    ("layers", "may"),
+    [
+        ((), True),
+        ((("*", A),), True),
+        ((("*_file", D),), False),
+        ((("*", D), ("read_*", A)), True),  # the last match wins
+        ((("read_*", A), ("*", D)), False),
+        ((("*", Q),), False),  # nobody is there to ask
+        ((("write_*", D),), True),
+    ],
+)
+def test_a_tool_needs_the_permission_of_its_rules(
+    layers: tuple[tuple[str, Permission], ...], may: bool
+) -> None:
+    """Row 49."""
+    rules = tuple(ToolRule(pattern, permission) for pattern, permission in layers)
+    assert may_use((rules,), "read_file") is may
+    deny = (ToolRule("read_file", D),)
+    assert not may_use((deny, rules), "read_file"), "a deny of any ancestor denies"
+
+
+def test_a_tool_that_is_not_permitted_answers_so_and_the_run_goes_on() -> None:
+    """Row 49."""
+    rules = ((ToolRule("delete_file", Permission.DENY),),)
+    run = played(turn(uses("delete_file", path="greet.py")), CHANGE, DONE, tool_rules=rules)
+    assert run.said(1).startswith("delete_file is not permitted")
+    assert run.end is EndReason.COMPLETED
 
 
 def test_an_unknown_tool_costs_its_call() -> None:

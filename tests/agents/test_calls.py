@@ -18,6 +18,7 @@ from budgets.keys import MeterKind
 from budgets.models import Meter, Reservation
 from budgets.money import ZERO, Usd
 from budgets.reservations import Amount, CallContext, reserve
+from providers.errors import ConnectionLost
 from providers.messages import AssistantMessage, ModelReply, ModelRequest
 from providers.scripted import ScriptedGateway
 from routing.words import EndReason
@@ -314,6 +315,36 @@ def test_the_price_is_that_of_the_model_that_answered(name: str, cost: float) ->
     assert isinstance(gateway, Answering)
     gateway.name = name
     assert call(make_payers(), gateway).cost == Usd(int(cost))
+
+
+class Renaming(ScriptedGateway):
+    """An account that has its own name for a model."""
+
+    def fit(self, request: ModelRequest) -> ModelRequest:
+        return replace(request, model="claude-haiku-5-5")
+
+
+def test_a_call_is_held_and_priced_under_the_accounts_own_name() -> None:
+    call(make_payers(), Renaming.playing({"text": "hi", "usage": {"input": 1_000, "output": 100}}), large())
+    row = ModelCall.objects.get()
+    assert (row.model, row.cost) == ("claude-haiku-5-5", Usd(150))
+    assert Reservation.objects.get().model == "claude-haiku-5-5"
+
+
+class Breaking(ScriptedGateway):
+    """Breaks off in the middle of its answer."""
+
+    def send(self, request: ModelRequest, *, seconds_max: float) -> ModelReply:
+        raise ConnectionLost(output_began=True)
+
+
+def test_an_answer_that_broke_off_is_not_asked_for_again() -> None:
+    """Row 115: part of it came, and is paid."""
+    payers = make_payers()
+    with pytest.raises(CallFailed) as failed:
+        call(payers, Breaking.playing({"text": "hi"}))
+    assert not failed.value.again
+    assert state_of(payers) == "unknown"
 
 
 def test_a_call_is_held_in_the_month_in_which_it_is_made() -> None:

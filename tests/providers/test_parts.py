@@ -67,7 +67,8 @@ def test_a_part_that_nobody_can_read_is_refused(part: Any) -> None:
 
 def test_an_empty_list_is_no_prompt() -> None:
     """Row 99."""
-    for nothing in ([], None, {}, 7):
+    nothings: tuple[object, ...] = ([], None, {}, 7)
+    for nothing in nothings:
         assert code_of(nothing).startswith("invalid_prompt|")
 
 

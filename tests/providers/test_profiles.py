@@ -140,7 +140,7 @@ def test_the_smallest_cap_counts() -> None:
 def test_routing_lists_hold_1_to_32_providers() -> None:
     """Row 92, acceptance 7a."""
     check_routing({"only": [f"p{number}" for number in range(32)], "allow_fallbacks": False})
-    for bad in (
+    refused: tuple[dict[str, object], ...] = (
         {"only": [f"p{number}" for number in range(33)]},
         {"only": []},
         {"sort": "price"},
@@ -148,7 +148,8 @@ def test_routing_lists_hold_1_to_32_providers() -> None:
         {"order": [""]},
         {"order": ["x" * 65]},
         {"allow_fallbacks": "no"},
-    ):
+    )
+    for bad in refused:
         with pytest.raises(RequestRefused) as caught:
             check_routing(bad)
         assert caught.value.code == "unsupported_options"

@@ -1,0 +1,337 @@
+"""Pages: what people read, and what the forms do. Hostile text stays text (fault C89)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from agents import archive
+from budgets.keys import MeterKind
+from budgets.limits import set_limit
+from budgets.money import Usd
+from routing.words import EndReason
+from tasks.models import Change, Check, Task
+from tasks.states import CandidateState, ChangeState, RunState, TaskState
+from tenants.models import Project, Role, User
+from tests.factories.agents import make_model_call, make_tool_call
+from tests.factories.tasks import (
+    NOW,
+    make_candidate,
+    make_change,
+    make_changeset,
+    make_criterion,
+    make_dependency,
+    make_event,
+    make_failed_run,
+    make_receipt,
+    make_run,
+    make_stopped_task,
+    make_task,
+    make_trunk,
+)
+from tests.factories.tenants import make_member, make_organization, make_project
+
+pytestmark = pytest.mark.django_db
+
+HOSTILE = "<script>alert('x')</script>\u202e"
+REFUSAL = {
+    "kind": "change",
+    "subject": "x",
+    "period": "",
+    "unit": "usd",
+    "limit": 5_000_000,
+    "spent": 4_900_000,
+    "held": 0,
+    "amount": 260_000,
+    "ends_at": None,
+    "waits": False,
+    "stop": "change_budget",
+}
+
+
+@pytest.fixture
+def project() -> Project:
+    project = make_project(make_organization())
+    make_trunk(project)
+    return project
+
+
+@pytest.fixture
+def admin(project: Project) -> User:
+    return make_member(project.organization, Role.ADMIN)
+
+
+@pytest.fixture
+def client(admin: User) -> Client:
+    client = Client()
+    client.force_login(admin)
+    return client
+
+
+def read(client: Client, path: str, status: int = 200) -> str:
+    answer = client.get(path)
+    assert answer.status_code == status, answer.content[:2_000]
+    return answer.content.decode()
+
+
+def test_an_empty_list_teaches(client: Client) -> None:
+    assert "No changes yet" in read(client, "/changes")
+    assert "Nothing waits for you" in read(client, "/")
+
+
+def test_the_list_shows_state_money_and_the_exact_stop(client: Client, project: Project, admin: User) -> None:
+    change = make_change(
+        project, title="Export CSV", state=ChangeState.BUDGET_BLOCKED, stop_limit="change_budget"
+    )
+    budget(change, "5", admin)
+    page = read(client, "/changes?q=export&state=budget_blocked")
+    assert "Export CSV" in page
+    assert "change_budget" in page
+    assert "$5.00" in page
+
+
+def test_the_inbox_puts_money_first_and_ends_each_row_in_one_act(client: Client, project: Project) -> None:
+    make_change(project, title="To promote", state=ChangeState.READY)
+    blocked = make_change(
+        project, title="No money", state=ChangeState.BUDGET_BLOCKED, stop_limit="change_budget"
+    )
+    tried = make_change(
+        project, title="Tried", state=ChangeState.BUDGET_BLOCKED, stop_limit="max_attempts_per_tier"
+    )
+    task = make_stopped_task(tried, "max_attempts_per_tier")
+    page = read(client, "/")
+    assert page.index("No money") < page.index("Tried") < page.index("To promote")
+    assert f"/changes/{blocked.pk}/raise" in page
+    assert f"/tasks/{task.pk}/reopen" in page
+
+
+def test_a_stop_says_what_it_needs(client: Client, project: Project) -> None:
+    """Promise 4; row 240."""
+    detail = {
+        "at": NOW.isoformat(),
+        "reason": "budget_refused",
+        "refusals": [REFUSAL],
+        "ways_out": [
+            {"act": "raise", "meter": "change", "role": "admin", "at_least": 5_160_000, "unit": "usd"}
+        ],
+    }
+    change = make_change(
+        project, state=ChangeState.BUDGET_BLOCKED, stop_limit="change_budget", stop_detail=detail
+    )
+    page = read(client, f"/changes/{change.pk}")
+    for said in (
+        "change_budget",
+        "$5.00",
+        "$4.90",
+        "$0.2600",
+        "to at least $5.16",
+        f"/changes/{change.pk}/raise",
+    ):
+        assert said in page, said
+    member = Client()
+    member.force_login(make_member(project.organization, Role.MEMBER))
+    page = read(member, f"/changes/{change.pk}")
+    assert "/raise?" not in page
+    assert "An admin of" in page
+
+
+def test_a_change_page_shows_criteria_tasks_graph_and_events(client: Client, project: Project) -> None:
+    change = make_change(project, goal=HOSTILE)
+    make_criterion(change, text=HOSTILE, command="python3 -m unittest")
+    first = make_task(change, title=HOSTILE)
+    second = make_task(change, needs=(first,))
+    make_run(first, state=RunState.RUNNING)
+    make_event(change, kind="task.ready", data={"because": "planned"})
+    page = read(client, f"/changes/{change.pk}")
+    assert "<script>alert" not in page
+    assert "\u202e" not in page
+    assert "⟨U+202E⟩" in page
+    assert f"/tasks/{second.pk}" in page
+    assert "<svg" in page
+    assert " style=" not in page
+
+
+def test_a_poll_that_has_seen_everything_gets_nothing(client: Client, project: Project) -> None:
+    change = make_change(project)
+    page = client.get(f"/changes/{change.pk}")
+    seen = {"seen": page.context["mark"]}
+    assert client.get(f"/changes/{change.pk}", seen, HTTP_HX_REQUEST="true").status_code == 204
+    make_event(change, kind="task.ready")
+    assert client.get(f"/changes/{change.pk}", seen, HTTP_HX_REQUEST="true").status_code == 200
+    assert client.get(f"/changes/{change.pk}", seen).status_code == 200
+
+
+def test_a_change_is_handed_over_from_the_form(client: Client, project: Project) -> None:
+    path = f"/projects/{project.pk}/changes/new"
+    assert "Acceptance criteria" in read(client, path)
+    answer = client.post(path, {**FORM, "budget": "2.50"})
+    change = Change.objects.get()
+    assert answer.headers["Location"] == f"/changes/{change.pk}"
+    assert [(c.text, c.command) for c in change.criteria.all()] == [
+        ("tests pass", "python3 -m unittest"),
+        ("reads well", ""),
+    ]
+    assert change.state == ChangeState.PLANNING
+
+
+FORM: dict[str, Any] = {
+    "title": "Export CSV",
+    "goal": "People want a file.",
+    "criterion": ["tests pass", "", "reads well"],
+    "command": ["python3 -m unittest", "", ""],
+    "invariants": "",
+    "budget": "",
+}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"budget": "5,00"}, "digits and at most one point"),
+        ({"goal": ""}, "Is empty"),
+        ({"criterion": ["", "", ""], "command": ["", "", ""]}, "Give at least one"),
+        ({"command": ["a | b", "", ""]}, "shell syntax"),
+        ({"title": "x" * 201}, "too long"),
+    ],
+    ids=str,
+)
+def test_a_form_keeps_what_was_typed_and_says_what_is_wrong(
+    client: Client, project: Project, wrong: dict[str, Any], said: str
+) -> None:
+    answer = client.post(f"/projects/{project.pk}/changes/new", {**FORM, "title": "Export CSV", **wrong})
+    page = answer.content.decode()
+    assert answer.status_code == 400
+    assert said in page
+    assert "reads well" in page or "criterion" in wrong
+    assert not Change.objects.exists()
+
+
+def test_more_criteria_adds_rows_and_hands_nothing_over(client: Client, project: Project) -> None:
+    answer = client.post(f"/projects/{project.pk}/changes/new", {**FORM, "more": ""})
+    assert answer.status_code == 200
+    assert answer.content.decode().count('name="criterion"') == 6
+    assert not Change.objects.exists()
+
+
+def test_a_raise_previews_and_then_reopens(client: Client, project: Project, admin: User) -> None:
+    change = make_change(project, state=ChangeState.BUDGET_BLOCKED, stop_limit="change_budget")
+    task = make_stopped_task(change)
+    budget(change, "1", admin)
+    path = f"/changes/{change.pk}/raise"
+    key = client.get(path).context["form"].initial["key"]
+    body = {"meter": "change", "to": "3", "reason": "worth it", "key": key}
+    preview = client.post(path, {**body, "preview": ""}).content.decode()
+    assert f"<strong>{change.key}/{task.key}</strong>" in preview
+    assert Task.objects.get(pk=task.pk).state == TaskState.BLOCKED
+    for _ in range(2):  # the second press of the button raises nothing more
+        assert client.post(path, {**body, "raise": ""}).headers["Location"] == f"/changes/{change.pk}"
+    task.refresh_from_db()
+    assert (task.state, task.reopenings.count()) == (TaskState.READY, 1)
+
+
+def test_a_raise_that_is_none_says_so_beside_its_field(client: Client, project: Project, admin: User) -> None:
+    change = make_change(project)
+    budget(change, "1", admin)
+    body = {"meter": "change", "to": "-3", "reason": "", "key": "k", "raise": ""}
+    answer = client.post(f"/changes/{change.pk}/raise", body)
+    assert answer.status_code == 400
+    assert (
+        "cannot be negative" in answer.content.decode()
+        or "digits and at most one point" in answer.content.decode()
+    )
+
+
+def test_a_task_page_shows_attempts_receipts_and_the_diff(client: Client, project: Project) -> None:
+    change = make_change(project)
+    task = make_task(change, attempts_reset_at=NOW)
+    old = make_failed_run(task, EndReason.FAILED_BY_AGENT, started_at=NOW.replace(hour=1))
+    run = make_run(task, started_at=NOW.replace(hour=23), note=HOSTILE)
+    make_receipt(change, task=task, run=run, kind="route", decision="haiku", reasons=["R4"])
+    patch = (
+        b"diff --git a/x.py b/x.py\n--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-1\n+<script>alert('x')</script>\n"
+    )
+    key = archive.put(f"patches/{task.pk}.patch", patch)
+    make_changeset(task, patch_key=key, intent=HOSTILE)
+    page = read(client, f"/tasks/{task.pk}")
+    assert "new attempt window" in page
+    assert "A small first attempt at low risk goes to haiku." in page
+    assert "<script>alert" not in page
+    assert f"/runs/{old.pk}" in page
+    download = client.get(f"/changesets/{task.changesets.get().pk}/patch")
+    assert download.content == patch
+    assert download.headers["Content-Disposition"].startswith("attachment")
+
+
+def test_a_run_page_shows_calls_tools_and_unknown_cost(client: Client, project: Project) -> None:
+    run = make_run(make_task(make_change(project)), unknown_calls=1)
+    make_model_call(
+        run_id=run.pk,
+        organization=project.organization,
+        cost=None,
+        state="failed",
+        error="timeout",
+        ended_at=timezone.now(),
+    )
+    make_tool_call(run_id=run.pk, organization=project.organization)
+    page = read(client, f"/runs/{run.pk}")
+    assert "unknown" in page
+    assert "timeout" in page
+
+
+def test_a_candidate_shows_evidence_flags_and_who_promotes(client: Client, project: Project) -> None:
+    change = make_change(project, state=ChangeState.READY)
+    criterion = make_criterion(change)
+    candidate = make_candidate(
+        change, state=CandidateState.PASSED, flagged_files=["tests/test_x.py"], generation=1
+    )
+    Check.objects.create(
+        candidate=candidate,
+        criterion=criterion,
+        commit="a" * 40,
+        command="true",
+        verdict="passed",
+        exit_code=0,
+        output="10%\r100%",
+        started_at=NOW,
+        ended_at=NOW,
+    )
+    page = read(client, f"/candidates/{candidate.pk}")
+    assert "Promote to main" in page
+    assert "tests/test_x.py" in page
+    assert "10%" not in page
+    member = Client()
+    member.force_login(make_member(project.organization, Role.MEMBER))
+    assert "An admin promotes" in read(member, f"/candidates/{candidate.pk}")
+
+
+def test_query_counts_do_not_grow_with_rows(
+    client: Client, project: Project, django_assert_max_num_queries: Any
+) -> None:
+    for number in range(25):
+        change = make_change(project, number=number + 1)
+        make_criterion(change)
+    big = make_change(project, number=99)
+    first = make_task(big)
+    for _ in range(15):
+        make_dependency(make_task(big), first)
+        make_failed_run(make_task(big))
+    with django_assert_max_num_queries(16):
+        read(client, "/changes")
+    with django_assert_max_num_queries(24):
+        read(client, f"/changes/{big.pk}")
+
+
+def budget(change: Change, dollars: str, by: User) -> None:
+    set_limit(
+        organization_id=change.organization_id,
+        kind=MeterKind.CHANGE,
+        subject=str(change.pk),
+        to=Usd.dollars(dollars),
+        by=by,
+        reason="",
+        key=f"test-{change.pk}",
+        now=timezone.now(),
+    )
