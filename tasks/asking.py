@@ -11,8 +11,10 @@ from django.utils import timezone
 
 from agents.complete import Answer, Question, ask
 from agents.errors import StopRun
-from agents.spec import HELD
-from routing.words import BUDGET, TRANSPORT, Tier
+from agents.spec import HELD, Payers
+from budgets.keys import MeterKey
+from budgets.meters import payer_meters
+from routing.words import BUDGET, TRANSPORT, EndReason, Tier
 from tasks.events import record, write_receipt
 from tasks.fence import QUESTION_LEASE_SECONDS, RESUMED_STATES, WorkHold
 from tasks.funding import payers_for, stop_change
@@ -20,6 +22,7 @@ from tasks.models import Change, Trunk
 from tasks.questions import ChangeFacts
 from tasks.states import ChangeState
 from tasks.transitions import move_change
+from tenants.models import Project, User
 
 WORK_DELAYS_MAX = 6
 WORK_DELAY_SECONDS = 5  # doubled each time: 5, 10, 20, ... 160
@@ -56,14 +59,43 @@ def ask_role(
         counts_daily=role.counts_daily,
         now=now,
     )
-    question = Question(
+    return ask(_question(role, prompt), payers, supervisor=None if hold is None else _Asking(hold))
+
+
+def ask_before_a_change(
+    project: Project, role: Role, prompt: str, *, by: User, also: Sequence[MeterKey] = (), now: datetime
+) -> Answer:
+    """Ask about a request that is no Change yet: the project, the person and the month pay (row 147)."""
+    meters = payer_meters(
+        organization_id=project.organization_id,
+        project_id=project.pk,
+        user_id=by.pk,
+        change_id=None,
+        connector=project.connector,
+        counts_daily=role.counts_daily,
+        now=now,
+    )
+    payers = Payers(
+        organization_id=project.organization_id,
+        project_id=project.pk,
+        user_id=by.pk,
+        connector=project.connector,
+        meters=(*meters, *also),
+        purpose=role.name,
+        key=f"{role.name}:{project.pk}:{uuid4().hex}",
+        tier=role.tier.word,
+    )
+    return ask(_question(role, prompt), payers)
+
+
+def _question(role: Role, prompt: str) -> Question:
+    return Question(
         role=role.name,
         system=role.system,
         prompt=prompt,
         tier=role.tier,
         output_tokens_max=role.output_tokens_max,
     )
-    return ask(question, payers, supervisor=None if hold is None else _Asking(hold))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,22 +128,33 @@ def stop_work(hold: WorkHold, work: str, stop: StopRun, *, now: datetime) -> Non
     assert work in RESUMED_STATES, work
     with hold.writing() as change:
         if stop.note == HELD and change.work_delays < HELD_DELAYS_MAX:
-            _delay(change, work, stop, seconds=HELD_DELAY_SECONDS, now=now)
+            _delay(change, work, stop.end.value, seconds=HELD_DELAY_SECONDS, now=now)
         elif stop.end in TRANSPORT and change.work_delays < WORK_DELAYS_MAX:
             seconds = stop.retry_after_seconds or WORK_DELAY_SECONDS * 2**change.work_delays
-            _delay(change, work, stop, seconds=seconds, now=now)
+            _delay(change, work, stop.end.value, seconds=seconds, now=now)
         elif stop.end in BUDGET:
             _block(change, work, stop, now=now)
         else:
             _fail(change, work, stop, now=now)
 
 
-def _delay(change: Change, work: str, stop: StopRun, *, seconds: float, now: datetime) -> None:
+def stop_after_fault(hold: WorkHold, fault: Exception, *, now: datetime) -> None:
+    """A fault of ours: the work is tried again a few times, then the Change fails and names the fault's kind."""
+    with hold.writing() as change:
+        if change.work_delays < WORK_DELAYS_MAX:
+            seconds = WORK_DELAY_SECONDS * 2**change.work_delays
+            _delay(change, change.state, "internal_fault", seconds=seconds, now=now)
+        else:
+            note = f"internal fault: {type(fault).__name__}"
+            _fail(change, change.state, StopRun(EndReason.TRANSIENT, note), now=now)
+
+
+def _delay(change: Change, work: str, because: str, *, seconds: float, now: datetime) -> None:
     again_at = now + timedelta(seconds=seconds)
     Change.objects.filter(pk=change.pk).update(
         work_key="", not_before=again_at, work_delays=change.work_delays + 1
     )
-    data = {"work": work, "because": stop.end.value, "again_at": again_at.isoformat()}
+    data = {"work": work, "because": because, "again_at": again_at.isoformat()}
     record("change.work.delayed", change=change, data=data, now=now)
 
 

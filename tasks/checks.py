@@ -164,7 +164,8 @@ def _run(hold: WorkHold, candidate: Candidate, store: Store, commit: str, criter
 
 
 def shortened(output: str) -> str:
-    """Head and tail of an output, with a line that says how much is left out."""
+    """Head and tail of an output, with a line that says how much is left out. No NUL: no database keeps one."""
+    output = output.replace("\0", "\N{REPLACEMENT CHARACTER}")
     if len(output) <= OUTPUT_HEAD_CHARACTERS + OUTPUT_TAIL_CHARACTERS:
         return output
     left_out = len(output) - OUTPUT_HEAD_CHARACTERS - OUTPUT_TAIL_CHARACTERS

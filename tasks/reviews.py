@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from agents.complete import Answer
+from budgets.keys import MeterKind
+from budgets.meters import daily_meter
 from routing.words import Tier
-from tasks.asking import Role, ask_role, facts_of
+from tasks.asking import Role, ask_before_a_change, ask_role, facts_of
 from tasks.fence import WorkHold
 from tasks.models import Change, Criterion
 from tasks.questions import (
@@ -16,6 +17,7 @@ from tasks.questions import (
     CONFLICT_SYSTEM,
     INTAKE_SYSTEM,
     JUDGE_SYSTEM,
+    ChangeFacts,
     check_prompt,
     comparison_prompt,
     conflict_prompt,
@@ -24,6 +26,8 @@ from tasks.questions import (
 )
 from tasks.states import ENDED_CHANGES, ChangeState
 from tasks.verdicts import ConflictOpinion, Unreadable, Verdict, read_conflict, read_verdict
+from tasks.wanted import WantedChange
+from tenants.models import Project, User
 
 COMPARED_CHANGES_MAX = 20
 
@@ -69,23 +73,43 @@ def conflict_review(
     """Same lines, or different designs? Raises StopRun."""
     facts = facts_of(change)
     prompt = conflict_prompt(facts, first=first, second=second, paths=paths, patches=patches)
-    answer: Answer = ask_role(change, CONFLICT, prompt, now=now, hold=hold)
+    answer = ask_role(change, CONFLICT, prompt, now=now, hold=hold)
     return read_conflict(answer.text, cut_off=answer.cut_off)
 
 
-def intake_gate(change: Change, *, now: datetime) -> Verdict | Unreadable:
-    """Is a draft clear enough to be planned? A person reads the answer; it changes no state. Raises StopRun."""
-    answer = ask_role(change, INTAKE, intake_prompt(facts_of(change)), now=now)
+def intake_gate(project: Project, wanted: WantedChange, *, by: User, now: datetime) -> Verdict | Unreadable:
+    """Is a request clear enough to be planned? A person reads the answer; it changes nothing. Raises StopRun.
+
+    Asked before a Change exists, so the project, the person and the month pay, and it counts as one of the
+    day's classifier calls (rows 70, 147).
+    """
+    classifier = daily_meter(MeterKind.CLASSIFIER_CALLS, project.organization_id, now=now)
+    prompt = intake_prompt(_facts_of_wanted(project, wanted))
+    answer = ask_before_a_change(project, INTAKE, prompt, by=by, also=(classifier,), now=now)
     return read_verdict(answer.text, cut_off=answer.cut_off)
 
 
-def request_review(change: Change, *, now: datetime) -> Verdict | Unreadable | None:
-    """Does a draft repeat or contradict what is under way in its project? None: nothing is. Raises StopRun."""
+def request_review(
+    project: Project, wanted: WantedChange, *, by: User, now: datetime
+) -> Verdict | Unreadable | None:
+    """Does a request repeat or contradict what is under way in its project? None: nothing is. Raises StopRun."""
     ended = [*ENDED_CHANGES, ChangeState.DRAFT]
-    under_way = Change.objects.filter(project_id=change.project_id).exclude(pk=change.pk)
-    others = under_way.exclude(state__in=ended).select_related("project").order_by("-number")
-    facts = [facts_of(other) for other in others[:COMPARED_CHANGES_MAX]]
-    if not facts:
+    under_way = Change.objects.filter(project=project).exclude(state__in=ended).select_related("project")
+    others = [facts_of(other) for other in under_way.order_by("-number")[:COMPARED_CHANGES_MAX]]
+    if not others:
         return None
-    answer = ask_role(change, COMPARISON, comparison_prompt(facts_of(change), facts), now=now)
+    prompt = comparison_prompt(_facts_of_wanted(project, wanted), others)
+    answer = ask_before_a_change(project, COMPARISON, prompt, by=by, now=now)
     return read_verdict(answer.text, cut_off=answer.cut_off)
+
+
+def _facts_of_wanted(project: Project, wanted: WantedChange) -> ChangeFacts:
+    return ChangeFacts(
+        key="new",
+        title=wanted.title,
+        goal=wanted.goal,
+        criteria=[criterion.text for criterion in wanted.criteria],
+        invariants=list(wanted.invariants),
+        project=project.name,
+        description=project.description,
+    )

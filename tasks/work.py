@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from uuid import UUID
 
+import structlog
 from django.db import transaction
 from django.utils import timezone
 
+from tasks.asking import stop_after_fault
 from tasks.candidates import compose
 from tasks.conflicts import collision_of, integrate, stuck_starts
 from tasks.fence import WorkHold, WorkLost, due_changes, resume_work, take_work
@@ -17,6 +20,8 @@ from tasks.transitions import locked_change, move_change
 
 __all__ = ["due_changes", "work_on"]
 
+log = structlog.get_logger(__name__)
+
 
 def work_on(change_id: UUID) -> None:
     """Do the Change's own work if it is due and nobody else does it. Safe to call at any time, any number of times."""
@@ -25,8 +30,13 @@ def work_on(change_id: UUID) -> None:
         return
     try:
         _work(hold)
-    except WorkLost:
-        return  # cancelled, paused for good, or taken by another worker: its rows are not ours to write
+    except WorkLost as lost:
+        # Cancelled, or taken by another worker: its rows are not ours to write.
+        log.info("the work of this change is somebody else's now", change=str(change_id), lost=str(lost))
+    except Exception as fault:
+        log.exception("work on a change broke", change=str(change_id))
+        with suppress(WorkLost):
+            stop_after_fault(hold, fault, now=timezone.now())
 
 
 def _work(hold: WorkHold) -> None:
