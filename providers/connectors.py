@@ -19,6 +19,7 @@ from providers.models import Connector, ConnectorKind
 from providers.openai_chat import OpenAIGateway, OpenRouterGateway
 from providers.scenarios import Entry, ScenarioError, load_scenarios, read_entries
 from providers.scripted import ScriptedGateway
+from providers.sealing import KeyUnreadable
 from providers.wire import HttpGateway
 
 # Where a relative path of a scripted connector may lie, searched in this order.
@@ -89,9 +90,13 @@ def account_of(connector: Connector) -> str:
 def account_for(connector: Connector) -> Account:
     """The row as the wires know it. Checked again here: rules may have become stricter since it was saved."""
     options = read_options(connector.config)
+    try:
+        key = connector.open_key()
+    except KeyUnreadable as error:
+        raise RequestRefused("key_unreadable", f"connector {connector.name!r}: {error}") from None
     check_account(
         base_url=connector.base_url,
-        key=(key := connector.open_key()),
+        key=key,
         headers=connector.headers,
         private_addresses=settings.PLANE.private_addresses,
     )
@@ -106,13 +111,9 @@ def account_for(connector: Connector) -> Account:
 
 
 def _build(connector: Connector) -> Gateway:
-    match connector.kind:
-        case ConnectorKind.SCRIPTED:
-            return _scripted(connector)
-        case _:
-            raise RequestRefused(
-                "unsupported", f"connector {connector.name!r}: no wire for {connector.kind} yet"
-            )
+    if connector.kind == ConnectorKind.SCRIPTED:
+        return _scripted(connector)
+    return _WIRES[ConnectorKind(connector.kind)](account_for(connector))
 
 
 def scripted_entries(connector: Connector) -> tuple[Entry, ...]:

@@ -13,6 +13,7 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from tenants.models import Organization, Role
+from tests.factories.providers import make_connector
 from tests.factories.tasks import make_candidate, make_changeset, make_run
 from tests.factories.tenants import (
     make_invitation,
@@ -110,6 +111,7 @@ def foreign(db: None) -> Foreign:
         "user_id": owner.pk,
         "invitation_id": invitation.pk,
         "token_id": token.pk,
+        "connector_id": make_connector(organization).pk,
         "changeset_id": make_changeset(task).pk,
         "candidate_id": make_candidate(task.change).pk,
         "act": "cancel",

@@ -13,7 +13,7 @@ from providers import sealing
 from providers.connectors import connector_for
 from providers.errors import ConnectorNotFound, RequestRefused
 from providers.messages import ModelRequest, UserMessage
-from providers.models import Connector
+from providers.models import Connector, ConnectorKind
 from tests.factories.providers import make_connector
 
 pytestmark = pytest.mark.django_db
@@ -82,6 +82,18 @@ def test_sealing_keys_rotate(settings: Any) -> None:
     assert sealing.unseal(moved, keys=(new,), secret_key="") == KEY
     with pytest.raises(sealing.KeyUnreadable):
         sealing.unseal(row.sealed_key, keys=(new,), secret_key="")
+    settings.PLANE = replace(settings.PLANE, connector_keys=(new,))
+    Connector.objects.filter(pk=row.pk).update(kind="anthropic", config={})
+    with pytest.raises(RequestRefused, match="put the earlier sealing key back"):
+        connector_for(row.organization_id, "main")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ConnectorKind if kind != "scripted"])
+def test_every_kind_has_its_wire(kind: ConnectorKind) -> None:
+    row = make_connector(kind=kind, config={}, key=KEY)
+    gateway = connector_for(row.organization_id, "main")
+    assert gateway.account == f"{kind}:{row.pk}"
+    assert KEY not in repr(gateway)
 
 
 def test_a_name_is_free_in_each_organization() -> None:
