@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -31,8 +32,8 @@ RETRY_SECONDS = 2.0
 RETRY_AFTER_SECONDS_MAX = 60.0
 # While it waits, a run still hears that it was cancelled.
 BEAT_SECONDS = 5.0
-# After this the ledger's reaper takes a hold for an unknown charge: the call cannot be under way any more.
-HOLD_SECONDS = CALL_SECONDS_MAX + 120
+# So long after its call must have ended, the ledger's reaper takes a hold for an unknown charge.
+HOLD_GRACE_SECONDS = 120
 
 END_OF_KIND = {
     "transient": EndReason.TRANSIENT,
@@ -84,7 +85,8 @@ def call_model(
     except RequestRefused as refused:
         raise CallFailed(EndReason.BAD_REQUEST, str(refused), again=False) from refused
     key = f"{payers.key}:{tab.calls + 1}"
-    held = _hold(key, amount, request, payers, clock)
+    lease_seconds = math.ceil(seconds_max) + HOLD_GRACE_SECONDS
+    held = _hold(key, amount, request, payers, clock=clock, lease_seconds=lease_seconds)
     sent = False
     try:
         call = _opened(key, amount, request, payers, clock)
@@ -145,7 +147,9 @@ def gateway_for(payers: Payers) -> Gateway:
         raise StopRun(END_OF_KIND[error.kind], f"{error.kind}: {error}") from error
 
 
-def _hold(key: str, amount: Amount, request: ModelRequest, payers: Payers, clock: Clock) -> Held:
+def _hold(
+    key: str, amount: Amount, request: ModelRequest, payers: Payers, *, clock: Clock, lease_seconds: int
+) -> Held:
     try:
         held = reserve(
             key=key,
@@ -154,7 +158,7 @@ def _hold(key: str, amount: Amount, request: ModelRequest, payers: Payers, clock
             amount=amount,
             context=_context(request, payers),
             owner=payers.key,
-            lease_seconds=HOLD_SECONDS,
+            lease_seconds=lease_seconds,
         )
     except KeyReused as error:
         raise _made_before() from error
