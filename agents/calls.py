@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from django.db import DatabaseError
@@ -27,11 +26,8 @@ from providers.messages import ModelReply, ModelRequest, Usage
 from providers.parts import request_characters
 from routing.words import EndReason
 
-RETRY_SECONDS = 2.0
 # A longer wait is not slept by a worker: the run ends, and the Task is scheduled anew (C63).
 RETRY_AFTER_SECONDS_MAX = 60.0
-# While it waits, a run still hears that it was cancelled.
-BEAT_SECONDS = 5.0
 # So long after its call must have ended, the ledger's reaper takes a hold for an unknown charge.
 HOLD_GRACE_SECONDS = 120
 
@@ -104,39 +100,6 @@ def call_model(
     tab.book(priced.cost if priced else None, at_worst=amount.usd)
     _closed(call, CallState.ANSWERED, reply.usage, priced, clock, stop=str(reply.stop), **_ids_of(reply))
     return Answered(reply=reply, cost=priced.cost if priced else None)
-
-
-def ask_again_once(
-    build: Callable[[int], ModelRequest],
-    call: Callable[[ModelRequest], Answered],
-    *,
-    tab: Tab,
-    supervisor: Supervisor | None,
-    clock: Clock,
-) -> Answered:
-    """One question, asked a second time after a passing error (row 57).
-
-    `build` makes the request of the first or second try: the second is another call of the run and
-    another hold, and may well be its last.
-    """
-    try:
-        return call(build(1))
-    except CallFailed as failed:
-        if not failed.again or tab.calls_left == 0:
-            raise
-        wait(max(RETRY_SECONDS, failed.retry_after_seconds or 0.0), supervisor, clock)
-    return call(build(2))
-
-
-def wait(seconds: float, supervisor: Supervisor | None, clock: Clock) -> None:
-    """Sleeps in short steps, so that a cancelled run is not waited for."""
-    left = seconds
-    while left > 0:
-        step = min(left, BEAT_SECONDS)
-        clock.sleep(step)
-        left -= step
-        if supervisor is not None and left > 0:
-            supervisor.beat()
 
 
 def gateway_for(payers: Payers) -> Gateway:

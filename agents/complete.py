@@ -9,10 +9,11 @@ from typing import Any
 
 from django.conf import settings
 
-from agents.calls import Answered, ask_again_once, call_model, gateway_for
+from agents.calls import Answered, call_model, gateway_for
 from agents.clock import WALL, Clock
 from agents.errors import StopRun
 from agents.prompts import JSON_ONLY
+from agents.repetition import ask_again_once
 from agents.spec import CALL_SECONDS_MAX, Payers, Supervisor
 from agents.tab import Tab
 from budgets.money import Usd

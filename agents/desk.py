@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from agents.calls import Answered, ask_again_once, call_model, gateway_for
+from agents.calls import Answered, call_model, gateway_for
 from agents.clock import WALL, Clock
 from agents.errors import StopRun
 from agents.prompts import AGENT, CUT_OFF, LAST_CALL, NUDGE, REMINDER
 from agents.repeats import Repeats, Said
+from agents.repetition import ask_again_once
 from agents.runlog import RunLog
 from agents.spec import AttemptSpec, Noted, Outcome, Supervisor
 from agents.tab import Tab
