@@ -44,7 +44,13 @@ class Role:
 
 
 def ask_role(
-    change: Change, role: Role, prompt: str, *, now: datetime, hold: WorkHold | None = None
+    change: Change,
+    role: Role,
+    prompt: str,
+    *,
+    now: datetime,
+    hold: WorkHold | None = None,
+    attempt: int | None = None,
 ) -> Answer:
     """Ask once; every meter of the Change holds first. Raises StopRun. Never inside a transaction.
 
@@ -56,6 +62,7 @@ def ask_role(
         purpose=role.name,
         key=f"{role.name}:{change.pk}:{uuid4().hex}",
         tier=role.tier,
+        attempt=attempt,
         counts_daily=role.counts_daily,
         now=now,
     )

@@ -41,9 +41,11 @@ def plan_change(hold: WorkHold) -> None:
     change: Change = Change.objects.select_related("project").get(pk=hold.change_id)
     prompt = planner_prompt(facts_of(change), _files_of(change))
     wanted, refused = prompt, PlanRefused(())
-    for _ in range(PLAN_ANSWERS_MAX):
+    for attempt in range(1, PLAN_ANSWERS_MAX + 1):
         try:
-            answer = ask_role(change, PLANNER, wanted, now=timezone.now(), hold=hold)
+            answer = ask_role(
+                change, PLANNER, wanted, now=timezone.now(), hold=hold, attempt=attempt
+            )
         except StopRun as stop:
             stop_work(hold, "planning", stop, now=timezone.now())
             return

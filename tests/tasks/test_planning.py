@@ -81,7 +81,17 @@ def test_the_planner_is_a_metered_question_that_no_daily_counter_counts() -> Non
     assert MeterKind.DAILY_CALLS not in kinds
 
 
-def test_a_refused_plan_is_mended_once() -> None:
+def test_a_refused_plan_is_mended_by_the_one_repair() -> None:
+    bad = plan_data({"id": "A", "depends_on": ["B"]})
+    first = {"when": {"role": "planner", "attempt": 1}, "steps": [{"json": bad}]}
+    second = {"when": {"role": "planner", "attempt": 2}, "steps": [{"json": GOOD}]}
+    change = work(make_planning(first, second))
+    assert change.state == ChangeState.RUNNING
+    assert change.plan_problem == ""
+    assert change.events.filter(kind="change.plan.refused").count() == 1
+
+
+def test_a_plan_that_is_refused_twice_starts_nothing_and_says_why() -> None:
     bad = plan_data({"id": "A", "depends_on": ["A"]})
     entries = [
         {"when": {"role": "planner"}, "steps": [{"json": bad}]},
