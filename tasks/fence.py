@@ -16,6 +16,7 @@ from agents.spec import CALL_SECONDS_MAX
 from tasks.errors import TaskError
 from tasks.events import record
 from tasks.models import Change
+from tasks.owners import is_surely_dead, this_process
 from tasks.states import ChangeState
 from tasks.transitions import move_change
 from tasks.wake import wake_change
@@ -86,11 +87,24 @@ def due_changes(now: datetime) -> QuerySet[Change]:
 
 def take_work(change_id: UUID, *, now: datetime) -> WorkHold | None:
     """Whoever moves the row may work. A second wake, or one that comes too early, gets nothing."""
-    key = uuid4().hex
+    key = f"{this_process()}:{uuid4().hex}"
     lease = now + timedelta(seconds=WORK_LEASE_SECONDS)
     if not due_changes(now).filter(pk=change_id).update(work_key=key, not_before=lease):
         return None
     return WorkHold(change_id, key, now)
+
+
+def free_dead_work(now: datetime) -> int:
+    """Work whose worker is surely gone is due again at once; elsewhere the lease decides. How many."""
+    held = Change.objects.filter(state__in=WORKING_STATES, not_before__gt=now).exclude(work_key="")
+    dead = [
+        (pk, key) for pk, key in held.values_list("pk", "work_key") if is_surely_dead(key.rpartition(":")[0])
+    ]
+    freed = 0
+    for pk, key in dead:
+        taken = Change.objects.filter(pk=pk, work_key=key)
+        freed += taken.update(work_key="", not_before=now)
+    return freed
 
 
 def make_due(change: Change, *, now: datetime) -> None:

@@ -11,7 +11,7 @@ from tasks.attempts.run import run_task
 from tasks.attempts.watch import end_dead_runs, refresh_late_costs
 from tasks.attempts.watch import watch_runs as watch_all_runs
 from tasks.dispatch import free_abandoned_starts, wake_lost
-from tasks.fence import due_changes
+from tasks.fence import due_changes, free_dead_work
 from tasks.promotion import index_trunks_behind
 from tasks.raises import resume_stops
 from tasks.wake import WAKE_CHANGE, WAKE_TASK, wake_change
@@ -46,6 +46,7 @@ def sweep() -> None:
     now = timezone.now()
     end_dead_runs(now)
     free_abandoned_starts(now)
+    free_dead_work(now)
     resume_stops(now)
     index_trunks_behind(now=now)
     wake_lost(now)

@@ -64,7 +64,7 @@ class Migration(migrations.Migration):
                 ("stop_detail", models.JSONField(blank=True, default=dict)),
                 ("failure", models.TextField(blank=True)),
                 ("not_before", models.DateTimeField(blank=True, null=True)),
-                ("work_key", models.CharField(blank=True, max_length=64)),
+                ("work_key", models.CharField(blank=True, max_length=255)),
                 ("work_delays", models.PositiveSmallIntegerField(default=0)),
                 ("created_at", models.DateTimeField(auto_now_add=True)),
                 ("updated_at", models.DateTimeField(auto_now=True)),

@@ -39,7 +39,7 @@ class Change(TenantModel):
     failure = models.TextField(blank=True)
     # Planning and composing are work of the Change itself: taken by moving this forward, like a Task's.
     not_before = models.DateTimeField(null=True, blank=True)
-    work_key = models.CharField(max_length=64, blank=True)  # who holds that work: a fencing token
+    work_key = models.CharField(max_length=255, blank=True)  # who holds that work: a fencing token
     work_delays = models.PositiveSmallIntegerField(default=0)  # in a row, by transport or held money; bounded
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)

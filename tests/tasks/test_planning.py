@@ -14,8 +14,9 @@ from budgets.limits import set_limit
 from budgets.models import Meter, Reservation
 from budgets.money import Usd
 from tasks.errors import IllegalMove
-from tasks.fence import make_due, resume_work, take_work
+from tasks.fence import WorkLost, free_dead_work, make_due, resume_work, take_work
 from tasks.models import Change
+from tasks.owners import this_process
 from tasks.planning import PLANNER, approve_plan, estimate_plan, plan_again, plan_on
 from tasks.states import ChangeState
 from tasks.work import work_on
@@ -165,6 +166,21 @@ def test_two_workers_plan_once_and_a_dead_ones_work_is_taken_again() -> None:
     assert change.state == ChangeState.PLANNING
     assert take_work(change.pk, now=now + timedelta(seconds=119)) is None
     assert take_work(change.pk, now=now + timedelta(seconds=121)) is not None
+
+
+def test_the_work_of_a_killed_worker_is_due_again_at_once() -> None:
+    """Whoever was killed never writes again, so nobody waits for its lease."""
+    change = make_planning(says("planner", GOOD))
+    now = timezone.now()
+    alive = take_work(change.pk, now=now)
+    assert alive is not None
+    assert free_dead_work(now) == 0
+    machine = this_process().rsplit(":", 2)[0]
+    Change.objects.filter(pk=change.pk).update(work_key=f"{machine}:4194304:1:{'0' * 32}")
+    assert free_dead_work(now) == 1
+    assert work(change).state == ChangeState.RUNNING
+    with pytest.raises(WorkLost):
+        alive.renew(now)
 
 
 def test_where_a_plan_needs_approval_a_person_sees_it_first() -> None:
