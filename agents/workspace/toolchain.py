@@ -24,8 +24,8 @@ class Toolchain:
 
 
 @functools.cache
-def toolchain() -> Toolchain:
-    """The host's own programs, and a python3 wherever this machine has its own."""
+def toolchain(system_path: tuple[str, ...] = SYSTEM_PATH) -> Toolchain:
+    """The host's own programs, and a python3: the system's, or else the worker's own where it lies."""
     trees = [tree for tree in (*_SYSTEM_TREES, Path("/nix/store")) if tree.is_dir()]
     links = []
     for name in _TOP_LEVEL:
@@ -34,8 +34,8 @@ def toolchain() -> Toolchain:
             links.append((str(place), str(place.readlink())))
         elif place.is_dir():
             trees.append(place)
-    path = list(SYSTEM_PATH)
-    python = next((Path(top) / "python3" for top in SYSTEM_PATH if (Path(top) / "python3").exists()), None)
+    path = list(system_path)
+    python = next((Path(top) / "python3" for top in system_path if (Path(top) / "python3").exists()), None)
     if python is None:
         prefix = Path(sys.base_prefix).resolve()
         trees.append(prefix)

@@ -1,0 +1,171 @@
+"""Prepared dependencies: what is asked for, what is there, and the preflight that says so before money is spent."""
+
+# ruff: noqa: E501  # tables of cases
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from agents.workspace import deps
+from agents.workspace.bubblewrap import Box, Mount
+from agents.workspace.checkout import Workspace, open_checkout
+from agents.workspace.git import Store
+from agents.workspace.lockfiles import NODE, PYTHON, is_lock_name, wanted_of
+from agents.workspace.preflight import preflight
+from agents.workspace.sandbox import CommandOutput, SandboxTier, give, probe, run
+from agents.workspace.toolchain import toolchain
+from tests.agents.workspace.helpers import AT, commit_files
+
+PYPROJECT = b"""
+[project]
+name = "x"
+dependencies = ["django>=5", "evil @ https://example.org/evil.whl"]
+[project.optional-dependencies]
+test = ["pytest-django"]
+docs = ["sphinx"]
+[dependency-groups]
+dev = ["ruff", {include-group = "test"}]
+"""
+UV_LOCK = b"""
+[[package]]
+name = "django"
+version = "5.2.1"
+source = { registry = "somewhere" }
+[[package]]
+name = "twice"
+version = "1"
+source = { registry = "somewhere" }
+[[package]]
+name = "twice"
+version = "2"
+source = { registry = "somewhere" }
+[[package]]
+name = "x"
+version = "0"
+source = { editable = "." }
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("requirements.txt", True), ("requirements-dev.txt", True), ("pyproject.toml", True), ("uv.lock", True), ("package.json", True),
+     ("package-lock.json", True), ("bun.lock", True), ("setup.py", False), ("requirements.txt.bak", False), ("../requirements.txt", False)],
+)  # fmt: skip
+def test_which_files_decide(name: str, says: bool) -> None:
+    assert is_lock_name(name) is says
+
+
+def test_a_project_asks_for_its_own_and_its_tests_packages() -> None:
+    (wanted,) = wanted_of({"pyproject.toml": PYPROJECT, "uv.lock": UV_LOCK}, salt="s")
+    assert wanted.kind == PYTHON
+    assert wanted.requirements == ("django>=5", "pytest-django", "ruff", "pytest")
+    assert wanted.constraints == ("django==5.2.1",)
+
+
+def test_the_key_follows_the_lock_file_and_the_machine() -> None:
+    keys = {
+        wanted_of({"requirements.txt": data}, salt=salt)[0].key
+        for data in (b"six\n", b"seven\n")
+        for salt in ("one", "other")
+    }
+    assert len(keys) == 4
+    again = wanted_of({"requirements.txt": b"six\n", "README": b"x"}, salt="one")
+    assert again[0].key in keys
+
+
+def test_node_needs_a_lock_file() -> None:
+    assert wanted_of({"package.json": b"{}"}, salt="s") == ()
+    (wanted,) = wanted_of({"package.json": b"{}", "bun.lock": b""}, salt="s")
+    assert (wanted.kind, wanted.installer) == (NODE, "bun")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\xff", b"[project", b"project = 5", b"[project]\ndependencies = 5\n", b"a=" + b"[" * 5_000],
+)
+def test_a_broken_project_file_asks_for_nothing(data: bytes) -> None:
+    assert wanted_of({"pyproject.toml": data}, salt="s") == ()
+
+
+@pytest.mark.bwrap
+def test_a_prepared_environment_is_on_the_path_and_read_only(store: Store, main: str) -> None:
+    """Made by hand here, as the networked step leaves it: no test may need a network."""
+    start = commit_files(store, {b"requirements.txt": b"shown==1\n"}, on=main, at=AT + 1)
+    (state,) = deps.prepared_at(store, start).states
+    assert state.state == "missing"
+    place = deps.deps_directory() / state.key
+    (place / "bin").mkdir(parents=True)
+    (place / "bin" / "shown").write_text(
+        "#!/bin/sh\necho from the prepared environment\necho x > /deps/bin/shown\n"
+    )
+    (place / "bin" / "shown").chmod(0o755)
+    with open_checkout(store, start) as checkout:
+        output = checkout.run(["shown"])
+        assert output.text.startswith("from the prepared environment\n")
+        assert "Read-only" in output.text
+    with Workspace(store, start, workspace_id=str(uuid4())) as workspace:
+        answer = workspace.run("pip install -r requirements.txt")
+        assert isinstance(answer, CommandOutput)
+        assert answer.passed
+        assert "already installed" in answer.text
+
+
+@pytest.mark.bwrap
+@pytest.mark.skipif(probe() not in (SandboxTier.A, SandboxTier.B), reason="needs namespaces")
+def test_an_empty_list_is_prepared_without_a_package(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole step with nothing to fetch: built where it is later seen, once, and then found."""
+    monkeypatch.setattr("agents.workspace.lockfiles.ALWAYS_IN_PYTHON", ())
+    start = commit_files(store, {b"requirements.txt": b"# nothing\n"})
+    (state,) = deps.prepare(store, start).states
+    assert (state.state, state.text) == ("ready", "")
+    with open_checkout(store, start) as checkout:
+        assert checkout.run(["python3", "-c", "import sys; print(sys.prefix)"]).text == "/deps\n"
+
+
+@pytest.mark.bwrap
+@pytest.mark.skipif(probe() not in (SandboxTier.A, SandboxTier.B), reason="needs namespaces")
+def test_a_step_that_fails_says_why_and_may_be_tried_again(store: Store) -> None:
+    start = commit_files(store, {b"requirements.txt": b"-r missing.txt\n"})
+    (state,) = deps.prepare(store, start).states
+    assert state.state == "failed"
+    assert "missing.txt" in state.text
+    noted = json.loads((deps.deps_directory() / f"{state.key}.json").read_text())
+    assert noted["state"] == "failed"
+    assert not list(deps.deps_directory().glob("*.building"))
+
+
+@pytest.mark.bwrap
+def test_a_preflight_says_what_runs_and_what_is_missing(store: Store, main: str) -> None:
+    found = preflight(
+        store,
+        main,
+        [
+            "python3 -m unittest discover -s tests",
+            ["no-such-program", "-x"],
+            "python3 -c 'raise SystemExit(3)'",
+            "'open",
+        ],
+    )
+    assert [check.exit_code for check in found.checks] == [0, 127, 3]
+    assert found.missing == ("no-such-program",)
+    assert any("exit code 3" in problem for problem in found.problems)
+    assert any("cannot be read" in problem for problem in found.problems)
+    assert found.files == 9
+    assert preflight(store, main, ["python3 -m unittest discover -s tests"]).problems == ()
+
+
+@pytest.mark.bwrap
+def test_python_is_found_where_the_machine_has_none_of_its_own(tmp_path: Path) -> None:
+    """The worker's own interpreter is then mounted where it lies, though only root may reach it there."""
+    tools = toolchain(("/nowhere",))
+    prefix = tools.trees[-1]
+    assert tools.path[0] == str(prefix / "bin")
+    (tmp_path / "tree").mkdir()
+    give(tmp_path / "tree")
+    box = Box(directory=tmp_path / "tree", mounts=(Mount(prefix, str(prefix)),), path=(tools.path[0],))
+    output = run(box, ["python3", "-c", "import sys, unittest; print(sys.prefix)"])
+    assert output.text == f"{prefix}\n"
