@@ -26,6 +26,7 @@ FOLDER_POLL_SECONDS = 0.05  # the default of 1.0 was measured to be 40 times slo
 SWEEP_SECONDS = 5
 WATCH_SECONDS = 60
 HOLDS_SWEEP_SECONDS = 30
+LEAKS_SWEEP_SECONDS = 300
 # A worker told to stop gives its jobs this long; what is cut then is found by its lease.
 SHUTDOWN_SECONDS = 5.0
 
@@ -65,7 +66,6 @@ app.config_from_object(
         "task_default_queue": UPKEEP_QUEUE,
         "task_routes": {
             "tasks.wake": ATTEMPTS_QUEUE,
-            "tasks.run": ATTEMPTS_QUEUE,
             "tasks.work_on_change": CHANGES_QUEUE,
             "agents.build_index": CHANGES_QUEUE,
         },
@@ -86,6 +86,10 @@ app.config_from_object(
             "sweep": {"task": "tasks.sweep", "schedule": SWEEP_SECONDS},
             "watch-runs": {"task": "tasks.watch_runs", "schedule": WATCH_SECONDS},
             "reap-holds": {"task": "budgets.reap", "schedule": HOLDS_SWEEP_SECONDS},
+            "close-leaked-workspaces": {
+                "task": "agents.close_leaked_workspaces",
+                "schedule": LEAKS_SWEEP_SECONDS,
+            },
             "forget-old-requests": {
                 "task": "tenants.forget_old_requests",
                 "schedule": crontab(hour="3", minute="15"),
