@@ -48,6 +48,7 @@ def _broker(plane: Plane) -> dict[str, Any]:
         (folder / name).mkdir(parents=True, exist_ok=True)
     return {
         "broker_url": "filesystem://localhost//",
+        "broker_transport": "config.broker:Transport",
         "broker_transport_options": {
             "data_folder_in": str(folder / "messages"),
             "data_folder_out": str(folder / "messages"),

@@ -78,11 +78,16 @@ def stop_card(limit: str, detail: Mapping[str, Any]) -> StopCard | None:
     return StopCard(
         limit=limit,
         sentence=PROVIDER_LIMIT if by_provider else STOP_SENTENCES.get(limit, limit),
-        reason=SENTENCES.get(str(detail.get("reason", "")), ""),
+        reason=_why(str(detail.get("reason", ""))),
         at=_moment(detail.get("at")),
         refused=tuple(_refused(each) for each in detail.get("refusals", ())),
         ways_out=tuple(_way_out(each) for each in detail.get("ways_out", ())),
     )
+
+
+def _why(reason: str) -> str:
+    """What led to the stop; that a budget refused is what the sentence says already."""
+    return "" if reason == "budget_refused" else SENTENCES.get(reason, "")
 
 
 def _refused(figures: Mapping[str, Any]) -> RefusedMeter:

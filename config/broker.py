@@ -1,0 +1,79 @@
+"""Kombu's folder transport, made safe for several processes.
+
+As it comes, a message and an exchange table are written in place: a reader that looks
+between the opening and the writing finds an empty file, and the worker or the page dies of
+it (seen with three demo Changes). Here every file appears whole, by a rename.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import structlog
+from kombu.transport import filesystem
+from kombu.utils.json import dumps
+
+log = structlog.get_logger(__name__)
+
+UNFINISHED = ".part"
+
+
+class Channel(filesystem.Channel):  # type: ignore[misc]  # kombu has no types
+    """Messages and tables are written beside their place and moved into it."""
+
+    def _put(self, queue: str, payload: Any, **kwargs: Any) -> None:  # noqa: ARG002  # kombu's signature
+        # Names sort by time: the oldest message is taken first.
+        name = f"{filesystem.monotonic() * 1000:.0f}_{uuid4()}.{queue}.msg"
+        _write_whole(Path(self.data_folder_out) / name, dumps(payload))
+
+    def _get(self, queue: str) -> Any:
+        while True:
+            try:
+                return super()._get(queue)
+            except (
+                json.JSONDecodeError
+            ):  # left by a crash or another program: a nudge lost, and the beat finds it
+                log.warning("an unreadable message was dropped", queue=queue)
+
+    def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
+        self.control_folder.mkdir(exist_ok=True)
+        wanted = filesystem.exchange_queue_t(routing_key or "", pattern or "", queue or "")
+        with self._alone():
+            table = self.get_table(exchange)
+            if wanted not in table:
+                _write_whole(self._exchange_file(exchange), dumps([wanted, *table]))
+
+    def get_table(self, exchange: str) -> list[Any]:
+        try:
+            found: list[Any] = super().get_table(exchange)
+        except json.JSONDecodeError:
+            log.warning("an unreadable exchange table is written anew", exchange=exchange)
+            return []
+        return found
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One writer of tables at a time; the kernel lets go when the holder is killed."""
+        with (self.control_folder / "tables.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+class Transport(filesystem.Transport):
+    Channel = Channel
+
+
+def _write_whole(path: Path, text: str) -> None:
+    part = path.with_name(f"{uuid4()}{UNFINISHED}")
+    try:
+        part.write_text(text)
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
