@@ -47,7 +47,7 @@ class Channel(filesystem.Channel):  # type: ignore[misc]  # kombu has no types
         with self._alone():
             table = self.get_table(exchange)
             if wanted not in table:
-                _write_whole(self._exchange_file(exchange), dumps([wanted, *table]))
+                _write_whole(self._exchange_file(exchange), dumps([wanted, *table]))  # type: ignore[attr-defined]  # not in the stubs
 
     def get_table(self, exchange: str) -> list[Any]:
         try:
