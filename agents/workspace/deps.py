@@ -17,7 +17,7 @@ from typing import Any
 from django.conf import settings
 
 from agents.errors import NoSandbox
-from agents.workspace.bubblewrap import Box, Mount
+from agents.workspace.bubblewrap import WORKSPACE, Box, Mount
 from agents.workspace.git import Store
 from agents.workspace.limits import MEBIBYTE, Limits
 from agents.workspace.lockfiles import LOCK_BYTES_MAX, NODE, PYTHON, Wanted, is_lock_name, wanted_of
@@ -32,6 +32,9 @@ PREPARE_TMP_BYTES_MAX = 2_048 * MEBIBYTE
 PREPARE_FILE_BYTES_MAX = 2_048 * MEBIBYTE
 DEPS = "/deps"  # a Python environment is built where it is later seen: its scripts name their interpreter
 NODE_MODULES = "/node_modules"  # the parent of /workspace: require, import and npm's own PATH find it
+# The project itself, as an installation in place would make it: importable from /workspace, last on the
+# path so that no file of it stands for one of the library, and with its metadata.
+PROJECT = "the-project"
 _LOCKS = "/locks"
 _PIP = "/opt/pip"
 # How the operator reaches registries; only this step gets them, and no code of a repository runs in it.
@@ -192,6 +195,13 @@ def _install(wanted: Wanted, place: Path, locks: Path, beat: Callable[[], None] 
         (locks / name).chmod(0o644)
     if wanted.constraints:
         (locks / "constraints.lock").write_text("\n".join(wanted.constraints) + "\n")
+    if wanted.kind == PYTHON:
+        mine = locks / PROJECT
+        mine.mkdir()
+        (mine / "remit_project.pth").write_text(f"{WORKSPACE}/src\n{WORKSPACE}\n")
+        for name, text in wanted.metadata:
+            (mine / name).parent.mkdir(exist_ok=True)
+            (mine / name).write_text(text)
     if wanted.kind == NODE:
         for name, data in wanted.files:
             (place / name).write_bytes(data)
@@ -223,6 +233,7 @@ def _python_script(wanted: Wanted) -> str:
         f"cd {_LOCKS}\n"  # relative names inside requirement files
         f"PYTHONPATH={_PIP} PYTHONNOUSERSITE=1 {DEPS}/bin/python3 -m pip install --quiet --no-input "
         f'--disable-pip-version-check --no-cache-dir --only-binary :all:{options} "$@"\n'
+        f"cp -r {_LOCKS}/{PROJECT}/. {DEPS}/lib/python3*/site-packages/\n"
     )
 
 

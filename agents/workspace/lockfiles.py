@@ -18,7 +18,8 @@ _PYTHON_FILES = frozenset({"pyproject.toml", "uv.lock"})
 _NODE_LOCKS = ("package-lock.json", "npm-shrinkwrap.json", "bun.lock", "pnpm-lock.yaml", "yarn.lock")
 _TEST_GROUPS = frozenset({"test", "tests", "testing", "dev"})
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\s*(?:\[[A-Za-z0-9_,. -]*\])?\s*[^\n@]*")
-_VERSION = "1"  # of the way they are prepared: part of the key
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,100}")
+_VERSION = "3"  # of the way they are prepared: part of the key
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Wanted:
     requirements: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
     installer: str = ""  # npm, bun, pnpm, yarn
+    metadata: tuple[tuple[str, str], ...] = ()  # of the project itself, as if it were installed in place
 
     @property
     def names(self) -> str:
@@ -68,6 +70,7 @@ def _python(files: Mapping[str, bytes], salt: str) -> Wanted | None:
         requirement_files=lists,
         requirements=(*requirements, *ALWAYS_IN_PYTHON),
         constraints=_constraints_of(_toml(files.get("uv.lock", b""))),
+        metadata=_metadata_of(project),
     )
 
 
@@ -98,6 +101,34 @@ def _requirements_of(project: Mapping[str, Any]) -> tuple[str, ...]:
                     found += _texts(group)
     # A direct reference (name @ url) is no locked package of a registry.
     return tuple(dict.fromkeys(each for each in found if _REQUIREMENT.fullmatch(each)))
+
+
+def _metadata_of(project: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """The files of a dist-info: tests ask for their own version, and plugins are found by entry points."""
+    table = project.get("project")
+    table = table if isinstance(table, dict) else {}
+    name, version = table.get("name"), table.get("version", "0")
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or not _NAME.fullmatch(str(version)):
+        return ()
+    groups = {"console_scripts": table.get("scripts"), **_tables(table.get("entry-points"))}
+    lines = []
+    for group, entries in groups.items():
+        lines.append(f"[{group}]")
+        lines += [f"{key} = {value}" for key, value in _tables({group: entries}).get(group, {}).items()]
+    if any("\n" in line or "\r" in line for line in lines):
+        return ()
+    place = f"{re.sub(r'[-_.]+', '_', name).lower()}-{version}.dist-info"
+    return (
+        (f"{place}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"),
+        (f"{place}/entry_points.txt", "\n".join(lines) + "\n"),
+        (f"{place}/INSTALLER", "remit\n"),
+    )
+
+
+def _tables(value: object) -> dict[str, Mapping[str, Any]]:
+    if not isinstance(value, dict):
+        return {}
+    return {str(key): each for key, each in value.items() if isinstance(each, dict)}
 
 
 def _constraints_of(lock: Mapping[str, Any]) -> tuple[str, ...]:

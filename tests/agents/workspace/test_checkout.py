@@ -383,9 +383,12 @@ def test_file_tools_wait_while_a_command_runs(workspace: Workspace) -> None:
     files: Root = workspace.files
     workspace.files.write("tests/test_slow.py", b"import time\nprint(1)\ntime.sleep(1)\n")
     done: list[float] = []
-    command = threading.Thread(
-        target=lambda: (workspace.run("python3 -m unittest discover -s tests"), done.append(time.monotonic()))
-    )
+
+    def test_slowly() -> None:
+        workspace.run("python3 -m unittest discover -s tests")
+        done.append(time.monotonic())
+
+    command = threading.Thread(target=test_slowly)
     command.start()
     time.sleep(0.3)
     files.write("during.txt", b"1")

@@ -119,11 +119,15 @@ def test_a_prepared_environment_is_on_the_path_and_read_only(store: Store, main:
 def test_an_empty_list_is_prepared_without_a_package(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole step with nothing to fetch: built where it is later seen, once, and then found."""
     monkeypatch.setattr("agents.workspace.lockfiles.ALWAYS_IN_PYTHON", ())
-    start = commit_files(store, {b"requirements.txt": b"# nothing\n"})
+    project = b'[project]\nname = "mine"\nversion = "1.2"\n[project.entry-points.plugins]\na = "mine:a"\n'
+    files = {b"requirements.txt": b"# nothing\n", b"pyproject.toml": project, b"src/mine.py": b"a = 1\n"}
+    start = commit_files(store, files)
     (state,) = deps.prepare(store, start).states
     assert (state.state, state.text) == ("ready", "")
     with open_checkout(store, start) as checkout:
         assert checkout.run(["python3", "-c", "import sys; print(sys.prefix)"]).text == "/deps\n"
+        script = "import mine; from importlib.metadata import *; print(version('mine'), len(entry_points(group='plugins')))"
+        assert checkout.run(["python3", "-c", script]).text == "1.2 1\n"
 
 
 @pytest.mark.bwrap
