@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -10,11 +10,12 @@ from django.http import HttpRequest
 
 from providers.models import Connector
 from providers.saving import switch_connector
+from tenants.admin import ReadOnly
 from tenants.models import User
 
 
 @admin.register(Connector)
-class ConnectorAdmin(admin.ModelAdmin[Connector]):
+class ConnectorAdmin(ReadOnly):
     list_display = ("name", "organization", "kind", "base_url", "with_key", "enabled", "updated_at")
     list_filter = ("kind", "enabled")
     search_fields = ("name", "organization__name", "organization__slug")
@@ -33,7 +34,6 @@ class ConnectorAdmin(admin.ModelAdmin[Connector]):
         "created_at",
         "updated_at",
     )
-    readonly_fields = fields
     actions = ("enable", "disable")
 
     @admin.display(boolean=True, description="key stored")
@@ -47,12 +47,6 @@ class ConnectorAdmin(admin.ModelAdmin[Connector]):
     @admin.action(description="Disable: nobody can call through it")
     def disable(self, request: HttpRequest, chosen: QuerySet[Connector]) -> None:
         self._switch(request, chosen, enabled=False)
-
-    def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002 - Django's hook
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002 - Django's hook
-        return False
 
     def _switch(self, request: HttpRequest, chosen: QuerySet[Connector], *, enabled: bool) -> None:
         """An operator acts on the deployment: audited as themselves, whatever their role in the organization."""

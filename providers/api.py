@@ -81,6 +81,6 @@ class ConnectorDetail(OrganizationScoped):
 
 _ORGANIZATION = "organizations/<uuid:organization_id>/"
 urlpatterns = [
-    path(_ORGANIZATION + "connectors/", ConnectorList.as_view(), name="connectors"),
-    path(_ORGANIZATION + "connectors/<uuid:connector_id>/", ConnectorDetail.as_view(), name="connector"),
+    path(_ORGANIZATION + "connectors", ConnectorList.as_view(), name="connectors"),
+    path(_ORGANIZATION + "connectors/<uuid:connector_id>", ConnectorDetail.as_view(), name="connector"),
 ]

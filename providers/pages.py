@@ -92,9 +92,9 @@ def _page(request: HttpRequest, template: str, organization: Organization, **fac
     return render(request, template, more | facts)
 
 
-_ONE = "organizations/<uuid:organization_id>/connectors/"
+_ONE = "organizations/<uuid:organization_id>/connectors"
 urlpatterns = [
     path(_ONE, connectors, name="connectors"),
-    path(_ONE + "<uuid:connector_id>/", connector, name="connector"),
-    path(_ONE + "<uuid:connector_id>/switch/", connector_switch, name="connector-switch"),
+    path(_ONE + "/<uuid:connector_id>", connector, name="connector"),
+    path(_ONE + "/<uuid:connector_id>/switch", connector_switch, name="connector-switch"),
 ]

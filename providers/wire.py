@@ -150,7 +150,13 @@ class HttpGateway(ABC):
         """Labels leave for nobody but a fake provider on this machine."""
         if not self._account.options.send_labels or not is_loopback(self._url):
             return {}
-        return {LABELS_HEADER: json.dumps({**request.labels, "characters": str(request_characters(request))})}
+        # Counted without hidden turns, so that a script costs the same over every wire as it does offline.
+        plain = tuple(
+            replace(message, native=None) if isinstance(message, AssistantMessage) else message
+            for message in request.messages
+        )
+        characters = request_characters(replace(request, messages=plain))
+        return {LABELS_HEADER: json.dumps({**request.labels, "characters": str(characters)})}
 
     def _open(self) -> Transport:
         """This process's connections: made at the first use, and anew after a fork."""

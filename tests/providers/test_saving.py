@@ -157,7 +157,7 @@ def test_the_smallest_request_uses_the_accounts_own_names(organization: Organiza
 
 
 def address(organization: Organization, connector: Connector | None = None) -> str:
-    return f"/api/v1/organizations/{organization.pk}/connectors/" + (f"{connector.pk}/" if connector else "")
+    return f"/api/v1/organizations/{organization.pk}/connectors" + (f"/{connector.pk}" if connector else "")
 
 
 @pytest.fixture
@@ -203,26 +203,26 @@ def test_another_organization_sees_nothing(api: dict[str, Any], client: Client) 
 
 def test_the_pages_make_change_and_switch(organization: Organization, admin: User, client: Client) -> None:
     client.force_login(admin)
-    base = f"/organizations/{organization.pk}/connectors/"
+    base = f"/organizations/{organization.pk}/connectors"
     made = client.post(
         base, {"name": "main", "kind": "openai", "key": KEY, "base_url": "", "headers": "", "config": ""}
     )
     assert made.status_code == 302, made.content.decode()
     row = Connector.objects.get()
-    listing, page = client.get(base), client.get(f"{base}{row.pk}/")
+    listing, page = client.get(base), client.get(f"{base}/{row.pk}")
     assert listing.status_code == page.status_code == 200
     form = {"base_url": "", "key": "", "headers": "x-team: a", "config": '{"stream": false}'}
-    assert client.post(f"{base}{row.pk}/", form).status_code == 302
+    assert client.post(f"{base}/{row.pk}", form).status_code == 302
     row.refresh_from_db()
     assert (row.headers, row.config, row.open_key()) == ({"x-team": "a"}, {"stream": False}, KEY)
-    refused = client.post(f"{base}{row.pk}/", form | {"base_url": "https://elsewhere.example.com"})
+    refused = client.post(f"{base}/{row.pk}", form | {"base_url": "https://elsewhere.example.com"})
     assert "Must be given again" in refused.content.decode()
-    bad = client.post(f"{base}{row.pk}/", form | {"config": "[1]"})
+    bad = client.post(f"{base}/{row.pk}", form | {"config": "[1]"})
     assert "A JSON object is needed" in bad.content.decode()
-    assert client.post(f"{base}{row.pk}/switch/", {"enabled": "false"}).status_code == 302
+    assert client.post(f"{base}/{row.pk}/switch", {"enabled": "false"}).status_code == 302
     row.refresh_from_db()
     assert not row.enabled
-    pages = (listing, page, refused, bad, client.get(f"{base}{row.pk}/"))
+    pages = (listing, page, refused, bad, client.get(f"{base}/{row.pk}"))
     assert not any(KEY in answer.content.decode() for answer in pages)
 
 
