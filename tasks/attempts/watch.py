@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import datetime, timedelta
 
 import structlog
 
 from agents.spec import Outcome
+from budgets.errors import ClosedDifferently
+from budgets.models import Reservation, ReservationState
+from budgets.reservations import keep
 from routing.words import EndReason
 from tasks.attempts.finish import finish, refresh_cost
 from tasks.claims import renew_claims
+from tasks.dispatch import wake_waiting_for_money
 from tasks.errors import LostRace
 from tasks.models import TaskRun
 from tasks.owners import is_surely_dead
@@ -30,7 +35,10 @@ def watch_runs(now: datetime) -> int:
 def end_dead_runs(now: datetime) -> int:
     """Only those whose worker is surely gone: cheap enough for every beat, so a killed worker costs seconds."""
     dead = [run for run in _running() if is_surely_dead(run.owner)]
-    return sum(_end(run, EndReason.WORKER_LOST, "the worker process is gone", now=now) for run in dead)
+    ended = [run for run in dead if _end(run, EndReason.WORKER_LOST, "the worker process is gone", now=now)]
+    for run in ended:
+        _keep_holds(run, now=now)
+    return len(ended)
 
 
 def refresh_late_costs(now: datetime) -> None:
@@ -65,6 +73,19 @@ def _watch(run: TaskRun, *, now: datetime) -> bool:
             return _end(run, end, "the worker did not renew its lease", now=now)
         case end:
             return _end(run, end, "", now=now)
+
+
+def _keep_holds(run: TaskRun, *, now: datetime) -> None:
+    """Nobody is left to say what a dead worker's call cost: it is charged at its worst case, as unknown.
+
+    The reaper would do so minutes later; until then others would wait for a hold that never ends well.
+    """
+    open_holds = Reservation.objects.filter(run_id=run.pk, state=ReservationState.HELD)
+    for reservation_id in open_holds.values_list("pk", flat=True):
+        with contextlib.suppress(ClosedDifferently):  # the reaper was faster
+            keep(reservation_id, reason="the worker process died during the call", actor="watch")
+    refresh_cost(run)
+    wake_waiting_for_money(run.task.change, now=now)
 
 
 def _end(run: TaskRun, end: EndReason, note: str, *, now: datetime) -> bool:
