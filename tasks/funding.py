@@ -50,9 +50,10 @@ def payers_for(
     """Everyone who pays for a call of this Change, from rows alone (rows 2, 15, 140, 142).
 
     `run_id` names the attempt when its row does not exist yet; `also` adds counters such as the classifier's.
+    `attempt` is a label for logs and scripts.
     """
     if run is not None:
-        run_id, tier, attempt = run.pk, Tier(run.tier), run.attempt
+        run_id, tier, attempt = run.pk, Tier(run.tier), attempt or run.attempt
     meters = payer_meters(
         organization_id=change.organization_id,
         project_id=change.project_id,

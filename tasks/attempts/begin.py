@@ -333,7 +333,15 @@ def _spec(task: Task, run: TaskRun, prepared: Prepared, *, now: datetime) -> Att
         output_tokens_max=model.output_tokens_max,
         caps=prepared.caps,
         budget=prepared.share,
-        payers=payers_for(change, purpose=AGENT, key=f"run:{run.pk}", task=task, run=run, now=now),
+        payers=payers_for(
+            change,
+            purpose=AGENT,
+            key=f"run:{run.pk}",
+            task=task,
+            run=run,
+            attempt=_attempt_label(task, run),
+            now=now,
+        ),
         prompt=render(prepared.packet),
         packet_hash=prepared.packet.hash,
         source=SourceTree(
@@ -348,3 +356,9 @@ def _spec(task: Task, run: TaskRun, prepared: Prepared, *, now: datetime) -> Att
         extra_commands=tuple(tuple(argv) for argv in change.project.extra_commands),
         archive_prefix=prefix_of(task),
     )
+
+
+def _attempt_label(task: Task, run: TaskRun) -> int:
+    """Which attempt this is for scripts: a lost worker was none, so that a replay survives a crash."""
+    earlier = task.runs.filter(attempt__lt=run.attempt).exclude(end_reason=EndReason.WORKER_LOST)
+    return earlier.count() + 1
