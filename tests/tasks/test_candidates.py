@@ -37,7 +37,7 @@ def compose(change: Change) -> Candidate:
     make_due(change, now=timezone.now())
     work_on(change.pk)
     change.refresh_from_db()
-    candidate = change.candidates.order_by("-number").first()
+    candidate: Candidate | None = change.candidates.order_by("-number").first()
     assert candidate is not None
     return candidate
 

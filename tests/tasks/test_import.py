@@ -36,10 +36,18 @@ def make_source(path: Path, files: dict[str, bytes]) -> Path:
     return path
 
 
-def run(*, organization: str = "acme", name: str = "Their App", source: object, **more: object) -> tuple[str, str]:
+def run(
+    *, organization: str = "acme", name: str = "Their App", source: object, **more: object
+) -> tuple[str, str]:
     out, err = StringIO(), StringIO()
     call_command(
-        "import_project", organization=organization, name=name, source=str(source), stdout=out, stderr=err, **more
+        "import_project",
+        organization=organization,
+        name=name,
+        source=str(source),
+        stdout=out,
+        stderr=err,
+        **more,
     )
     return out.getvalue(), err.getvalue()
 

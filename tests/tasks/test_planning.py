@@ -15,7 +15,7 @@ from budgets.models import Meter, Reservation
 from budgets.money import Usd
 from tasks.errors import IllegalMove
 from tasks.fence import WorkLost, free_dead_work, make_due, resume_work, take_work
-from tasks.models import Change
+from tasks.models import Change, Trunk
 from tasks.owners import this_process
 from tasks.planning import PLANNER, approve_plan, estimate_plan, plan_again, plan_on
 from tasks.states import ChangeState
@@ -218,3 +218,17 @@ def test_a_person_may_ask_for_another_plan() -> None:
 
 def test_the_planner_answers_on_sonnet() -> None:
     assert PLANNER.tier.word == "sonnet"
+
+
+def test_a_fault_of_ours_is_tried_again_a_few_times_and_then_named() -> None:
+    """Nothing repeats for ever, and nothing hangs: the trunk's commit is not in the repository."""
+    change = make_planning(says("planner", GOOD))
+    Trunk.objects.filter(project=change.project).update(commit="f" * 40)
+    for _ in range(6):
+        before = timezone.now()
+        assert work(change).state == ChangeState.PLANNING
+        assert change.not_before is not None
+        assert change.not_before > before
+        Change.objects.filter(pk=change.pk).update(not_before=before)
+    assert work(change).state == ChangeState.FAILED
+    assert change.failure == "planning stopped: internal fault: GitError"
