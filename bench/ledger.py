@@ -271,20 +271,28 @@ def postgres() -> Iterator[str]:
     except psycopg.OperationalError as error:
         raise Skipped(f"no PostgreSQL at BENCH_DATABASE_URL: {str(error).strip().splitlines()[0]}") from None
     admin.execute(f'CREATE DATABASE "{name}"')
-    before = connections.settings["default"]
     try:
-        use_database(url)
-        call_command("migrate", verbosity=0)
-        yield url
+        with database_swapped(stores.database(replace(settings.PLANE, database_url=url))):
+            call_command("migrate", verbosity=0)
+            yield url
     finally:
-        connections.close_all()
-        _swap(before)
         admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
         admin.close()
 
 
+@contextmanager
+def database_swapped(database: dict[str, Any]) -> Iterator[None]:
+    """Django's default is this database, for this while."""
+    before = connections.settings["default"]
+    try:
+        _swap(connections.configure_settings({"default": database})["default"])
+        yield
+    finally:
+        _swap(before)
+
+
 def use_database(url: str) -> None:
-    """Point Django's default connection there."""
+    """Point Django's default connection there, inside of `postgres()`."""
     wanted = stores.database(replace(settings.PLANE, database_url=url))
     _swap(connections.configure_settings({"default": wanted})["default"])
 

@@ -27,10 +27,12 @@ from budgets.ledger import postgres, sqlite
 from budgets.ledger.guard import outside_transactions
 from budgets.ledger.words import THRESHOLDS_PERCENT, CallContext, CloseRow, Closing, HoldRow, Ledger, Wanted
 from budgets.meters import ensure_meters
+from budgets.models import Reservation
 from budgets.money import Usd
 from budgets.prices import usage_data, why_unusable
 from budgets.thresholds import note_crossings
 from providers.messages import Usage
+from tenants.audit import note
 from tenants.errors import InvalidInput
 from tenants.models import User
 
@@ -54,6 +56,7 @@ METERS_PER_RESERVATION_MAX = 16
 LEASE_SECONDS_MAX = 3_600
 REAPED_PER_SWEEP_MAX = 1_000
 KEY_CHARACTERS_MAX = 200
+REASON_CHARACTERS_MAX = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,15 +218,28 @@ def release_unknown(reservation_id: int, *, by: User, reason: str) -> Closed:
         raise InvalidInput(
             "reason", "a reason is needed", "Say why this call was not billed.", code="reason_needed"
         )
-    return _close(
+    reason = reason.strip()[:REASON_CHARACTERS_MAX]
+    closed = _close(
         Closing(
             reservation_id=reservation_id,
             to="released",
             actor=f"user {by.pk}",
-            reason=reason.strip()[:2000],
+            reason=reason,
             released_by_id=by.pk,
         )
     )
+    if closed.result != "already":
+        row = Reservation.objects.select_related("organization").get(pk=reservation_id)
+        note(
+            row.organization,
+            by,
+            "charge.released",
+            f"call {row.key}",
+            before={"charged_usd_micro": row.hold_usd.micro},
+            after={"charged_usd_micro": 0},
+            reason=reason,
+        )
+    return closed
 
 
 def reap(now: datetime, *, actor: str = "reaper") -> int:
