@@ -21,7 +21,7 @@ class LimitRule(TenantModel):
 
     name = models.CharField(max_length=200)  # `MeterKey.rule_name`
     organization = models.ForeignKey(Organization, null=True, on_delete=models.PROTECT, related_name="limits")
-    kind = models.CharField(max_length=20, choices=[(kind, kind) for kind in MeterKind])
+    kind = models.CharField(max_length=20, choices=[(kind.value, kind.value) for kind in MeterKind])
     subject = models.CharField(max_length=120)
     limit_usd = UsdField(null=True, blank=True)
     limit_tokens = models.BigIntegerField(null=True, blank=True)
@@ -35,7 +35,7 @@ class LimitRule(TenantModel):
                 name="limit_rule_is_not_negative",
             ),
             models.CheckConstraint(
-                condition=Q(organization__isnull=False) | Q(kind=MeterKind.PLATFORM),
+                condition=Q(organization__isnull=False) | Q(kind=MeterKind.PLATFORM.value),
                 name="limit_rule_has_an_organization",
             ),
         ]
@@ -61,9 +61,9 @@ class LimitChange(TenantModel):
     organization = models.ForeignKey(
         Organization, null=True, on_delete=models.PROTECT, related_name="limit_changes"
     )
-    kind = models.CharField(max_length=20, choices=[(kind, kind) for kind in MeterKind])
+    kind = models.CharField(max_length=20, choices=[(kind.value, kind.value) for kind in MeterKind])
     subject = models.CharField(max_length=120)
-    unit = models.CharField(max_length=10, choices=[(unit, unit) for unit in Unit])
+    unit = models.CharField(max_length=10, choices=[(unit.value, unit.value) for unit in Unit])
     # Micro-dollars, tokens or calls, as `unit` says; null is unlimited.
     before = models.BigIntegerField(null=True)
     after = models.BigIntegerField(null=True)
@@ -109,7 +109,7 @@ class ThresholdCrossing(TenantModel):
         Organization, null=True, on_delete=models.PROTECT, related_name="threshold_crossings"
     )
     meter = models.ForeignKey(Meter, on_delete=models.PROTECT, related_name="crossings")
-    unit = models.CharField(max_length=10, choices=[(unit, unit) for unit in Unit])
+    unit = models.CharField(max_length=10, choices=[(unit.value, unit.value) for unit in Unit])
     percent = models.PositiveSmallIntegerField()
     limit = models.BigIntegerField()  # at that moment, in `unit`
     spent = models.BigIntegerField()

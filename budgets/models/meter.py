@@ -30,7 +30,7 @@ class Meter(TenantModel):
     name = models.CharField(max_length=220)  # the whole key as one text: `MeterKey.name`
     # Null for the platform's own meter, which no tenant sees.
     organization = models.ForeignKey(Organization, null=True, on_delete=models.PROTECT, related_name="meters")
-    kind = models.CharField(max_length=20, choices=[(kind, kind) for kind in MeterKind])
+    kind = models.CharField(max_length=20, choices=[(kind.value, kind.value) for kind in MeterKind])
     subject = models.CharField(max_length=120)
     period = models.CharField(max_length=10, blank=True)  # "", a UTC month or a UTC day
     limit_usd = UsdField(null=True, blank=True)  # null: unlimited; 0: nothing
@@ -51,7 +51,7 @@ class Meter(TenantModel):
                 condition=Q(kind__in=[kind.value for kind in MeterKind]), name="meter_kind_is_a_known_one"
             ),
             models.CheckConstraint(
-                condition=Q(organization__isnull=False) | Q(kind=MeterKind.PLATFORM),
+                condition=Q(organization__isnull=False) | Q(kind=MeterKind.PLATFORM.value),
                 name="meter_has_an_organization",
             ),
             models.CheckConstraint(

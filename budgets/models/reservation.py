@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.db import models
 from django.db.models import Q
 
-from budgets.fields import UsdField
+from budgets.fields import MeterIds, UsdField
 from budgets.models.meter import ZERO_USD
 from tenants.models import Organization
 from tenants.scope import TenantModel
@@ -18,25 +16,6 @@ class ReservationState(models.TextChoices):
     SETTLED = "settled", "settled"
     REFUNDED = "refunded", "refunded"  # never left, surely not billed, or released by a person
     UNKNOWN = "unknown", "unknown"  # may have been billed: charged at its worst case
-
-
-class MeterIds(models.JSONField[Any, Any]):
-    """A list of meter ids; `meters__has=7` finds the rows that name a meter, on both databases."""
-
-
-@MeterIds.register_lookup
-class NamesMeter(models.Lookup[Any]):
-    lookup_name = "has"
-    prepare_rhs = False
-
-    def as_sql(self, compiler: Any, connection: Any) -> tuple[str, tuple[Any, ...]]:
-        column, params = self.process_lhs(compiler, connection)
-        found = f"EXISTS (SELECT 1 FROM json_each({column}) WHERE value = %s)"  # noqa: S608  # a column's name
-        return found, (*params, int(self.rhs))
-
-    def as_postgresql(self, compiler: Any, connection: Any) -> tuple[str, tuple[Any, ...]]:
-        column, params = self.process_lhs(compiler, connection)
-        return f"{column} @> to_jsonb(%s::bigint)", (*params, int(self.rhs))
 
 
 class Reservation(TenantModel):
