@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from tasks.models import Change, DecisionReceipt, Event, Task, TaskRun
 
@@ -32,6 +33,14 @@ def record(
     )
     # A second telling meets the unique key and is dropped without spoiling the transaction around it.
     Event.objects.bulk_create([event], ignore_conflicts=key is not None)
+
+
+def record_for_organization(
+    kind: str, *, organization_id: UUID, data: Mapping[str, Any], key: str, now: datetime
+) -> None:
+    """Append one Event that belongs to no single Change, such as a month's budget that runs low. Once per `key`."""
+    event = Event(organization_id=organization_id, kind=kind, data=dict(data), key=key, at=now)
+    Event.objects.bulk_create([event], ignore_conflicts=True)
 
 
 def write_receipt(

@@ -14,6 +14,7 @@ from tasks.dispatch import free_abandoned_starts, wake_lost
 from tasks.fence import due_changes, free_dead_work
 from tasks.promotion import index_trunks_behind
 from tasks.raises import resume_stops
+from tasks.thresholds import tell_thresholds
 from tasks.wake import WAKE_CHANGE, WAKE_TASK, wake_change
 from tasks.work import work_on
 
@@ -48,6 +49,7 @@ def sweep() -> None:
     free_abandoned_starts(now)
     free_dead_work(now)
     resume_stops(now)
+    tell_thresholds(now)
     index_trunks_behind(now=now)
     wake_lost(now)
     for change_id in due_changes(now).values_list("pk", flat=True)[:CHANGES_PER_SWEEP_MAX]:
