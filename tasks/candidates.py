@@ -20,7 +20,7 @@ from tasks.fence import WorkHold
 from tasks.models import Candidate, Change, ChangeSet, Dependency, Task
 from tasks.promotion import promote, settle_trunk
 from tasks.protected import protected_among
-from tasks.reopening import ReopenedOften, reopen_done
+from tasks.reopening import ReopenedOften, reopen_done, was_reopened
 from tasks.stack import Layer, in_order
 from tasks.states import CandidateState, ChangeState, TaskState
 from tasks.transitions import move_candidate, move_change
@@ -182,7 +182,7 @@ def _failed(
     with hold.writing() as change:
         move_candidate(candidate, CandidateState.FAILED, because=because, now=now, also={"problem": problem})
         again = _who_again(layers)
-        if again is not None and not again.task.reopenings.filter(key="criterion:1").exists():
+        if again is not None and not was_reopened(again.task, "criterion:1"):
             for task in again.onto:
                 Dependency.objects.get_or_create(task=again.task, on=task, defaults={"added_by": "integrate"})
             try:

@@ -1,15 +1,21 @@
-"""Finished work is opened again by the platform: by the integrate rule, or by a criterion that failed."""
+"""Finished work is opened again: by the integrate rule, by a criterion that failed, or by a person's comment."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
+from django.db import transaction
+
 from tasks.dependents import settle_dependents
-from tasks.events import record
+from tasks.errors import NotStopped
+from tasks.events import record, write_receipt
 from tasks.fence import make_rest
 from tasks.models import Change, Dependency, Reopening, Task
-from tasks.states import TaskState
-from tasks.transitions import move_task
+from tasks.states import ENDED_CHANGES, TaskState
+from tasks.transitions import locked_change, move_task
+from tenants import audit, text
+from tenants.access import require_role
+from tenants.models import Role, User
 
 # By the platform alone; people may reopen as often as they like.
 REOPENINGS_PER_TASK_MAX = 3
@@ -27,6 +33,36 @@ def reopen_done(change: Change, task: Task, *, key: str, because: str, note: str
     Call with the Change locked. Raises ReopenedOften; nothing is changed then.
     """
     _count(task, key, because, now=now)
+    _open_again(change, task, because=because, note=note, now=now)
+    record("task.reopened", change=change, task=task, data={"because": because, "key": key}, now=now)
+
+
+@transaction.atomic
+def send_back(task: Task, comment: str, *, by: User, key: str, now: datetime) -> None:
+    """A person's comment on finished work: the Task is done again with it in its packet. Once per `key`.
+
+    What stands on it is done again too. Raises `RoleTooLow` below MEMBER, InvalidInput for an empty comment,
+    and NotStopped for a Task that is not done or a Change that has ended.
+    """
+    require_role(by, task.change.organization_id, Role.MEMBER)
+    comment = text.free_text("comment", comment, characters_max=NOTE_CHARACTERS_MAX, required=True)
+    change = locked_change(task.change_id)
+    fresh: Task = Task.objects.get(pk=task.pk)
+    if fresh.reopenings.filter(key=key).exists():
+        return
+    if change.state in ENDED_CHANGES:
+        raise NotStopped(f"{change.key} has ended", "Submit a new Change.")
+    if fresh.state != TaskState.DONE:
+        raise NotStopped(f"{fresh.key} is not done", "Only finished work is sent back; reopen the others.")
+    Reopening.objects.create(task=fresh, key=key, by=by, stop_limit="comment", reason=comment, at=now)
+    _open_again(change, fresh, because="comment", note=f"A person looked at your work: {comment}", now=now)
+    write_receipt("reset", "reopened", change=change, task=fresh, reasons=["comment"], now=now)
+    record("task.reopened", change=change, task=fresh, data={"because": "comment", "by": str(by.pk)}, now=now)
+    audit.note(change.organization, by, "task.sent_back", f"{change.key}/{fresh.key}", reason=comment)
+    task.refresh_from_db()
+
+
+def _open_again(change: Change, task: Task, *, because: str, note: str, now: datetime) -> None:
     Task.objects.filter(pk=task.pk).update(
         notes=[*task.notes, note[:NOTE_CHARACTERS_MAX]], attempts_reset_at=now
     )
@@ -37,7 +73,6 @@ def reopen_done(change: Change, task: Task, *, key: str, because: str, note: str
             move_task(one, TaskState.PENDING, because=because, now=now)
     make_rest(change)
     settle_dependents(change, now=now)
-    record("task.reopened", change=change, task=task, data={"because": because, "key": key}, now=now)
 
 
 def followers_of(task: Task) -> list[Task]:
