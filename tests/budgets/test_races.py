@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
+import threading
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection, transaction
 from django.utils import timezone
 
 from budgets.audit import find_problems
 from budgets.decisions import Amount
 from budgets.keys import MeterKey, MeterKind
 from budgets.meters import at_period, daily_meter, platform_key, read_meters
+from budgets.model_tasks import Admitted, CallPlan, TaskLimits, admit, open_task
 from budgets.models import Meter, Reservation
 from budgets.money import Usd
 from budgets.reservations import Held, Refused, reserve, settle
@@ -176,3 +178,65 @@ def test_a_storm_of_redeliveries_holds_each_key_once_and_is_never_refused(tmp_pa
         assert flat.count("Held") == 40
         assert flat.count("AlreadyHeld") == 40 * (processes - 1)
         assert read_meters(meters[:1])[0].held_usd == Usd(400)
+
+
+def admissions(task_id: UUID, number: int) -> int:
+    """How many attempts of one worker an allowance of four calls admits."""
+    plan = CallPlan(model="gpt-4o-mini", input_capacity=128_000, output_tokens_max=256)
+    jobs = [
+        partial(admit, task_id, plan, key=f"{number}-{one}", purpose="t", phase="generation", now=NOON)
+        for one in range(10)
+    ]
+    return sum(isinstance(answer, Admitted) for answer in in_threads(3, jobs))
+
+
+def test_workers_share_the_calls_of_one_model_task(tmp_path: Path) -> None:
+    """Row 149: a row lock, so across workers."""
+    with books_on_disk(tmp_path):
+        task_id = open_task(make_organization().pk, TaskLimits(calls_max=4), now=NOON)
+        assert task_id is not None
+        assert sum(in_processes(2, partial(admissions, task_id))) == 4
+
+
+@pytest.mark.postgres
+def test_a_hold_that_cannot_be_written_is_no_hold() -> None:
+    """Faults C54 and #33923: the database is stuck, so nothing is held, and the caller hears of it."""
+    meters = make_payers()
+    assert call(meters, uuid4().hex)
+    with connection.cursor() as cursor:
+        cursor.execute("SET lock_timeout = '100ms'")
+
+    def hold_a_lock(entered: threading.Event, leave: threading.Event) -> None:
+        with transaction.atomic():
+            list(Meter.objects.select_for_update().filter(name=meters[0].name))
+            entered.set()
+            leave.wait(timeout=30)
+        connection.close()
+
+    entered, leave = threading.Event(), threading.Event()
+    other = threading.Thread(target=hold_a_lock, args=(entered, leave))
+    other.start()
+    try:
+        assert entered.wait(timeout=30)
+        with pytest.raises(OperationalError):
+            call(meters, uuid4().hex)
+    finally:
+        leave.set()
+        other.join()
+        with connection.cursor() as cursor:
+            cursor.execute("SET lock_timeout = 0")
+    assert {reading.held_calls for reading in read_meters(meters)} == {1}
+    assert Reservation.objects.count() == 1
+
+
+def test_two_machines_on_both_sides_of_a_month_each_keep_their_own(tmp_path: Path) -> None:
+    """Clocks 5 s apart at the end of a leap year's February: two rows, and each call settles on its own."""
+    with books_on_disk(tmp_path):
+        slow, fast = datetime(2028, 2, 29, 23, 59, 58, tzinfo=UTC), datetime(2028, 3, 1, 0, 0, 3, tzinfo=UTC)
+        base = make_payers()
+        sides = [at_period(base, now=slow), at_period(base, now=fast)]
+        in_processes(2, lambda number: there_and_back(sides[number], number))
+        months = [next(key for key in side if key.kind is MeterKind.ORGANIZATION) for side in sides]
+        assert [key.period for key in months] == ["2028-02", "2028-03"]
+        assert [reading.spent_calls for reading in read_meters(months)] == [60, 60]
+        assert read_meters(sides[0][:1])[0].spent_calls == 120, "the Change is metered for life"
