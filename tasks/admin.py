@@ -33,7 +33,8 @@ from tasks.models import (
     Trunk,
 )
 from tasks.pages.forms import RaiseForm, ReasonForm
-from tasks.raises import preview_raise, raise_budget, reopen_task
+from tasks.raises import preview_raise, raise_budget
+from tasks.windows import reopen_task
 from tenants.admin import ReadOnly
 from tenants.errors import TenantError
 from tenants.models import User

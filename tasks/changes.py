@@ -13,11 +13,11 @@ from tasks.errors import IllegalMove, NotStopped
 from tasks.events import record
 from tasks.fence import make_due
 from tasks.models import Change, Criterion, Trunk
-from tasks.raises import reopen_task
 from tasks.states import ENDED_CHANGES, ChangeState, TaskState
 from tasks.transitions import locked_change, move_change, move_task
 from tasks.wake import wake_task
 from tasks.wanted import WantedChange, WantedCriterion, checked
+from tasks.windows import reopen_task
 from tenants.audit import note
 from tenants.errors import InvalidInput
 from tenants.models import Organization, Project, User

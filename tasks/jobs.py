@@ -13,9 +13,9 @@ from tasks.attempts.watch import watch_runs as watch_all_runs
 from tasks.dispatch import free_abandoned_starts, wake_lost
 from tasks.fence import due_changes, free_dead_work
 from tasks.promotion import index_trunks_behind
-from tasks.raises import resume_stops
 from tasks.thresholds import tell_thresholds
 from tasks.wake import WAKE_CHANGE, WAKE_TASK, wake_change
+from tasks.windows import resume_stops
 from tasks.work import work_on
 
 CHANGES_PER_SWEEP_MAX = 500

@@ -1,4 +1,4 @@
-"""Raising a limit, reopening an attempt window, and stops that end by themselves (rows 196 to 199)."""
+"""Raising a limit: what it would reopen, and what it reopens (rows 196, 199)."""
 
 from __future__ import annotations
 
@@ -10,35 +10,26 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
-from budgets.decisions import Amount, Unit, unit_of
+from budgets.decisions import Unit, unit_of
 from budgets.keys import MeterKey, MeterKind
 from budgets.limits import AlreadyDone, Limit, Unchanged, is_raise, set_limit
-from budgets.meters import meter_key, read_meters, refusals
+from budgets.meters import meter_key, read_meters
 from budgets.money import Usd
 from routing.words import MAX_ATTEMPTS_PER_TIER
 from tasks.dependents import BlockedBy, settle_dependents, standings_of, verdicts
 from tasks.dispatch import wake_waiting_for_money
-from tasks.errors import NotStopped
-from tasks.events import record, write_receipt
 from tasks.fence import resume_work
-from tasks.models import Change, Reopening, Task
+from tasks.models import Change, Task
 from tasks.states import ENDED_CHANGES, ChangeState, TaskState
 from tasks.stops import (
     BUDGET_KINDS,
-    ENDS_WITH_ITS_PERIOD,
-    FRESH_WINDOW,
     RAISED_BY,
-    may_reopen_without_raising,
 )
-from tasks.transitions import locked_change, move_task
-from tenants import audit
-from tenants.access import require_role
+from tasks.transitions import locked_change
+from tasks.windows import KEY_CHARACTERS_MAX, check_role, checked_text, reopen
 from tenants.errors import InvalidInput
 from tenants.models import Role, User
 
-KEY_CHARACTERS_MAX = 200
-REASON_CHARACTERS_MAX = 2_000
-RESUMED_PER_SWEEP_MAX = 500
 RAISABLE = tuple(dict.fromkeys(kind for kinds in RAISED_BY.values() for kind in kinds))
 
 
@@ -102,12 +93,14 @@ def raise_budget(
     repeated failures stopped. Once per `key`: the same raise again changes nothing. Raises `RoleTooLow`
     below ADMIN, and `InvalidInput` for what is no raise (row 199).
     """
-    _may(by, change.organization_id, Role.ADMIN)
+    check_role(by, change.organization_id, Role.ADMIN)
     reason = _checked(change, kind, reason, key)
     with transaction.atomic():
         for change_id in _changes_to_lock(change, kind):
             locked_change(change_id)
-        known = tuple(Task.objects.filter(reopenings__key=_reopening_key(kind, key)).select_related("change"))
+        known = Task.objects.of_organization(change.organization_id).filter(
+            reopenings__key=_reopening_key(kind, key)
+        )
         done = set_limit(
             organization_id=change.organization_id,
             kind=kind,
@@ -120,60 +113,15 @@ def raise_budget(
             now=now,
         )
         if isinstance(done, AlreadyDone):
-            return Raised(reopened=known, replayed=True)
+            return Raised(reopened=tuple(known.select_related("change")), replayed=True)
         if isinstance(done, Unchanged) or not is_raise(_limit(kind, done.before), _limit(kind, done.after)):
             raise _no_raise(kind, done.before)  # the transaction takes back what was written
         return _lift(change, kind, by=by, reason=reason, key=_reopening_key(kind, key), now=now)
 
 
-@transaction.atomic
-def reopen_task(task: Task, *, by: User, reason: str, key: str, now: datetime) -> Task:
-    """A person opens a fresh attempt window without raising anything: after replan, or after a failure.
-
-    Once per `key`. Raises `NotStopped` when it is a budget that stands in the way, or nothing at all.
-    """
-    _may(by, task.change.organization_id, Role.MEMBER)
-    reason = _checked_text(reason, key)
-    change = locked_change(task.change_id)
-    fresh: Task = Task.objects.select_related("change").get(pk=task.pk)
-    if Reopening.objects.filter(task=fresh, key=key).exists():
-        return fresh
-    _check_reopenable(fresh, change)
-    before = {"state": fresh.state, "limit": fresh.stop_limit, "failure": fresh.failure}
-    _reopen(fresh, by=by, reason=reason, key=key, now=now)
-    audit.note(
-        change.organization, by, "task.reopened", f"{change.key}/{fresh.key}", before=before, reason=reason
-    )
-    settle_dependents(change, now=now)
-    fresh.refresh_from_db()
-    return fresh
-
-
-def resume_stops(now: datetime) -> int:
-    """Stops of a period end by themselves when there is room again, without a fresh window (row 197). How many."""
-    resumed = 0
-    stopped = Task.objects.filter(state=TaskState.BLOCKED, stop_limit__in=ENDS_WITH_ITS_PERIOD)
-    for task in stopped.select_related("change__project")[:RESUMED_PER_SWEEP_MAX]:
-        if _has_room_again(task.change, task.stop_detail, now=now):
-            resumed += _resume(task, now=now)
-    changes = Change.objects.filter(
-        state=ChangeState.BUDGET_BLOCKED, stop_limit__in=ENDS_WITH_ITS_PERIOD, stop_detail__has_key="work"
-    )
-    for change in changes.select_related("project")[:RESUMED_PER_SWEEP_MAX]:
-        if _has_room_again(change, change.stop_detail, now=now):
-            resumed += resume_work(change, because="room_again", now=now)
-    return resumed
-
-
-def _may(by: User, organization_id: UUID, at_least: Role) -> None:
-    """An operator acts for any tenant, through the admin; everybody else needs the role there."""
-    if not (by.is_active and by.is_superuser):
-        require_role(by, organization_id, at_least)
-
-
 def _lift(change: Change, kind: MeterKind, *, by: User, reason: str, key: str, now: datetime) -> Raised:
     stopped = list(_stopped_tasks(change, kind))
-    reopened = [task for task in stopped if _reopen(task, by=by, reason=reason, key=key, now=now)]
+    reopened = [task for task in stopped if reopen(task, by=by, reason=reason, key=key, now=now)]
     for touched in {task.change_id for task in reopened}:
         settle_dependents(locked_change(touched), now=now)
     resumed = [one for one in _stopped_changes(change, kind) if resume_work(one, because="raised", now=now)]
@@ -181,59 +129,6 @@ def _lift(change: Change, kind: MeterKind, *, by: User, reason: str, key: str, n
     for task in reopened:
         task.refresh_from_db()
     return Raised(reopened=tuple(reopened), changes_resumed=tuple(resumed))
-
-
-def _reopen(task: Task, *, by: User | None, reason: str, key: str, now: datetime) -> bool:
-    """False when this key has reopened it before: a raise reopens a Task at most once."""
-    limit = task.stop_limit
-    if Reopening.objects.filter(task=task, key=key).exists():
-        return False
-    Reopening.objects.create(task=task, key=key, by=by, stop_limit=limit, reason=reason, at=now)
-    window = {} if limit and limit not in FRESH_WINDOW else {"attempts_reset_at": now}
-    move_task(task, TaskState.PENDING, because="reopened", now=now, also=window)
-    write_receipt(
-        "reset",
-        "fresh_window" if window else "resumed",
-        change=task.change,
-        task=task,
-        reasons=[limit or "failed"],
-        detail={"by": str(by.pk) if by else "", "key": key},
-        now=now,
-    )
-    return True
-
-
-@transaction.atomic
-def _resume(task: Task, *, now: datetime) -> bool:
-    change = locked_change(task.change_id)
-    fresh: Task = Task.objects.select_related("change").get(pk=task.pk)
-    if fresh.state != TaskState.BLOCKED or fresh.stop_limit != task.stop_limit:
-        return False
-    limit = fresh.stop_limit
-    move_task(fresh, TaskState.PENDING, because="room_again", now=now)
-    write_receipt("reset", "resumed", change=change, task=fresh, reasons=[limit], now=now)
-    record("task.resumed", change=change, task=fresh, data={"limit": limit}, now=now)
-    settle_dependents(change, now=now)
-    return True
-
-
-def _has_room_again(change: Change, detail: dict[str, object], *, now: datetime) -> bool:
-    refused = detail.get("refusals")
-    if not isinstance(refused, list) or not refused:
-        return str(detail.get("at", ""))[:7] < now.isoformat()[:7]  # a provider's own limit: the next month
-    for refusal in refused:
-        amount = refusal.get("amount") or 0
-        unit = Unit(refusal["unit"])
-        kind = MeterKind(refusal["kind"])
-        owner = None if kind is MeterKind.PLATFORM else change.organization_id
-        wanted = Amount(
-            usd=Usd(amount if unit is Unit.USD else 0),
-            tokens=amount if unit is Unit.TOKENS else 0,
-            calls=amount if unit is Unit.CALLS else 1,
-        )
-        if refusals([meter_key(kind, owner, str(refusal["subject"]), now=now)], wanted, now=now):
-            return False
-    return True
 
 
 def _stopped_tasks(change: Change, kind: MeterKind) -> QuerySet[Task]:
@@ -287,35 +182,16 @@ def _given_back(stopped: Sequence[Task]) -> Iterable[Task]:
                 yield tasks[task_id]
 
 
-def _check_reopenable(task: Task, change: Change) -> None:
-    if change.state in ENDED_CHANGES:
-        raise NotStopped(f"{change.key} has ended", "Submit a new Change")
-    if task.state == TaskState.FAILED:
-        return
-    if task.state != TaskState.BLOCKED or not task.stop_limit:
-        raise NotStopped(f"{task.key} did not stop", "Only a stopped or failed Task has a window to reopen")
-    if not may_reopen_without_raising(task.stop_limit, task.stop_detail.get("refusals", [])):
-        raise NotStopped(f"{task.key} stopped at {task.stop_limit}", "Raise that limit")
-
-
 def _checked(change: Change, kind: MeterKind, reason: str, key: str) -> str:
     if kind not in RAISABLE:
         names = ", ".join(RAISABLE)
         raise InvalidInput(
             "kind", f"{kind} cannot be raised here", f"Name one of {names}.", code="not_raisable"
         )
-    reason = _checked_text(reason, key)
+    reason = checked_text(reason, key)
     if change.project.raise_needs_reason and not reason:
         raise InvalidInput("reason", "this project wants a reason", "Say why.", code="reason_needed")
     return reason
-
-
-def _checked_text(reason: str, key: str) -> str:
-    if not 0 < len(key) <= KEY_CHARACTERS_MAX:
-        raise InvalidInput("key", "the key is empty or too long", f"1 to {KEY_CHARACTERS_MAX} characters.")
-    if len(reason) > REASON_CHARACTERS_MAX:
-        raise InvalidInput("reason", "the reason is too long", f"At most {REASON_CHARACTERS_MAX} characters.")
-    return reason.strip()
 
 
 def _no_raise(kind: MeterKind, before: int | None) -> InvalidInput:

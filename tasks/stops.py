@@ -23,8 +23,11 @@ RAISED_BY: Mapping[str, tuple[MeterKind, ...]] = {
 }
 # Row 196: a raise after these opens a fresh attempt window. Row 197: after the others it does not.
 FRESH_WINDOW = frozenset({E.CHANGE_BUDGET, E.PROJECT_BUDGET, E.USER_BUDGET, MAX_ATTEMPTS_PER_TIER})
-# These also end by themselves when their period turns, or when there is room again for any reason.
+# These end by themselves when their period turns.
 ENDS_WITH_ITS_PERIOD = frozenset({E.PROJECT_BUDGET, E.USER_BUDGET, E.MONTHLY_BUDGET, E.DAILY_CALL_CAP})
+# And these when every meter that refused has room again for what it refused: a limit raised through
+# another door, or in the very moment in which the stop was written.
+ENDS_WITH_ROOM = ENDS_WITH_ITS_PERIOD | {E.CHANGE_BUDGET}
 # What a person may raise, and thereby reopen row 196's repeated-failure stops of the Change in view.
 BUDGET_KINDS = (MeterKind.CHANGE, MeterKind.PROJECT, MeterKind.USER)
 

@@ -25,8 +25,9 @@ from tasks.changes import cancel_change, pause_change, resume_change, retry_chan
 from tasks.models import Candidate, Change, ChangeSet, DecisionReceipt, Event, Task, TaskRun
 from tasks.planning import approve_plan
 from tasks.promotion import promote
-from tasks.raises import preview_raise, raise_budget, reopen_task
+from tasks.raises import preview_raise, raise_budget
 from tasks.wanted import read_wanted
+from tasks.windows import reopen_task
 from tenants.access import project_for, require_role
 from tenants.errors import InvalidInput
 from tenants.idempotency import KEY_HEADER, IdempotentPosts

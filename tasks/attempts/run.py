@@ -5,8 +5,8 @@ from __future__ import annotations
 from uuid import UUID
 
 import structlog
-from agents.attempt import run_attempt
 
+from agents.attempt import run_attempt
 from agents.clock import WALL, Clock
 from agents.spec import Outcome
 from routing.words import EndReason

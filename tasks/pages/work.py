@@ -27,9 +27,9 @@ from tasks.pages.live import mark_of, show
 from tasks.pages.stops import stop_card
 from tasks.pictures.timeline import Placed, Span, timeline
 from tasks.protected import is_protected
-from tasks.raises import reopen_task
 from tasks.states import RunState, TaskState
 from tasks.stops import may_reopen_without_raising
+from tasks.windows import reopen_task
 from tenants.access import require_role, role_of
 from tenants.forms import attempt
 from tenants.models import Role, User

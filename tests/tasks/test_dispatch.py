@@ -9,7 +9,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from django.db import connections
 
 from tasks.admission import AGENTS_PER_CHANGE_MAX
 from tasks.dispatch import (
@@ -28,6 +27,7 @@ from tasks.owners import is_surely_dead, this_process
 from tasks.states import ChangeState, TaskState
 from tasks.transitions import move_task
 from tests.factories.tasks import NOW, make_change, make_task
+from tests.tasks.threads import in_threads
 
 ME = "this worker"
 ALL_STATES_BUT_READY = [state for state in TaskState if state not in (TaskState.READY, TaskState.BLOCKED)]
@@ -222,24 +222,3 @@ def test_of_many_movers_of_one_state_one_wins() -> None:
 
     assert sum(in_threads(4, move_together)) == 1
     assert Event.objects.filter(kind="task.running").count() == 1
-
-
-def in_threads(count: int, act):  # type: ignore[no-untyped-def]  # generic over the result
-    results: list[object] = [None] * count
-    failures: list[BaseException] = []
-
-    def work(number: int) -> None:
-        try:
-            results[number] = act(number)
-        except BaseException as error:  # shown by the assertion below
-            failures.append(error)
-        finally:
-            connections.close_all()
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert not failures, failures
-    return results

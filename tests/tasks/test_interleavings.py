@@ -24,10 +24,11 @@ from tasks.dependents import BlockedBy, settle_dependents, standings_of, verdict
 from tasks.dispatch import due_tasks, free_abandoned_starts, take
 from tasks.errors import LostRace, NotStopped
 from tasks.models import Task, TaskRun
-from tasks.raises import raise_budget, reopen_task, resume_stops
+from tasks.raises import raise_budget
 from tasks.retrieval import failed_runs
 from tasks.states import ChangeState, RunState, TaskState
 from tasks.transitions import locked_change
+from tasks.windows import reopen_task, resume_stops
 from tenants.models import Role
 from tests.factories.tenants import make_member
 from tests.tasks.world import World

@@ -16,14 +16,16 @@ from tasks.attempts.choice import history_of
 from tasks.errors import NotStopped
 from tasks.funding import budget_of, stop_change
 from tasks.models import Change, Reopening, Task
-from tasks.raises import preview_raise, raise_budget, reopen_task, resume_stops
+from tasks.raises import preview_raise, raise_budget
 from tasks.states import ChangeState, TaskState
 from tasks.stops import stop_detail
+from tasks.windows import reopen_task, resume_stops
 from tenants.errors import InvalidInput, RoleTooLow
 from tenants.models import AuditEntry, Role, User
 from tests.factories.tasks import NOW, make_change, make_failed_run, make_stopped_task, make_task
 from tests.factories.tenants import make_member
 from tests.tasks.money import give_budget, spend
+from tests.tasks.threads import in_threads
 
 pytestmark = pytest.mark.django_db
 
@@ -276,13 +278,52 @@ def test_a_providers_own_limit_ends_with_the_month(change: Change) -> None:
     assert state_of(task) == TaskState.READY
 
 
-def test_a_change_budget_never_ends_by_itself(change: Change) -> None:
+@pytest.mark.parametrize("amount", [None, 1_000_001])
+def test_a_change_budget_never_ends_with_time(change: Change, amount: int | None) -> None:
+    """Nor does one that a run's share caused (row 194): its amount is unknown, and only a raise lifts it."""
     task = stopped(change, "change_budget")
+    refusal = refused_call(change, "change", 0) | {"amount": amount, "subject": str(change.pk)}
+    Task.objects.filter(pk=task.pk).update(stop_detail={**task.stop_detail, "refusals": [refusal]})
     assert resume_stops(datetime(2027, 12, 1, tzinfo=UTC)) == 0
     assert state_of(task) == TaskState.BLOCKED
+
+
+def test_a_stop_that_was_written_just_after_the_raise_is_lifted_by_the_sweep(change: Change) -> None:
+    """The call was refused, then a person raised the limit, then the end of the run was written."""
+    task = stopped(change, "change_budget")
+    refusal = refused_call(change, "change", 1_500_000) | {"subject": str(change.pk)}
+    Task.objects.filter(pk=task.pk).update(stop_detail={**task.stop_detail, "refusals": [refusal]})
+    assert resume_stops(LATER) == 0
+    give_budget(change, FIVE)
+    assert resume_stops(LATER) == 1
+    assert state_of(task) == TaskState.READY
+
+
+def test_a_replayed_raise_tells_nothing_of_another_tenant(change: Change, admin: User) -> None:
+    stranger = make_change()
+    give_budget(stranger, Usd.dollars("1"))
+    theirs = stopped(stranger, "change_budget")
+    lift(stranger, make_member(stranger.organization, Role.ADMIN))
+    mine = stopped(change, "change_budget")
+    lift(change, admin)
+    again = lift(change, admin)
+    assert [task.pk for task in again.reopened] == [mine.pk] != [theirs.pk]
 
 
 def test_a_limit_that_is_nobodys_to_raise_here_is_refused(change: Change, admin: User) -> None:
     with pytest.raises(InvalidInput) as refused:
         lift(change, admin, kind=MeterKind.PLATFORM)
     assert refused.value.code == "not_raisable"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_same_raise_pressed_twice_at_once_reopens_once() -> None:
+    """Two clicks, two workers: the Change's row lets one in first, the key sends the other back."""
+    change = make_change()
+    give_budget(change, Usd.dollars("1"))
+    admin = make_member(change.organization, Role.ADMIN)
+    task = stopped(change, "change_budget")
+    results = in_threads(3, lambda _: lift(Change.objects.get(pk=change.pk), admin))
+    assert sorted(result.replayed for result in results) == [False, True, True]
+    assert Reopening.objects.filter(task=task).count() == 1
+    assert state_of(task) == TaskState.READY
