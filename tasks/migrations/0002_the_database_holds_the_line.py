@@ -99,5 +99,5 @@ def _sqlite_tenant(act):
 
 
 class Migration(migrations.Migration):
-    dependencies = [("tasks", "0001_initial"), ("tenants", "0001_initial")]
+    dependencies = [("tasks", "0001_changes_tasks_and_runs"), ("tenants", "0001_initial")]
     operations = [migrations.RunPython(guard, unguard)]

@@ -18,7 +18,9 @@ class Candidate(TenantModel):
     change = models.ForeignKey(Change, on_delete=models.CASCADE, related_name="candidates")
     number = models.PositiveSmallIntegerField()  # from 1 within the Change
     state = models.CharField(
-        max_length=20, choices=[(s, s) for s in CandidateState], default=CandidateState.COMPOSING
+        max_length=20,
+        choices=[(s.value, s.value) for s in CandidateState],
+        default=CandidateState.COMPOSING.value,
     )
     base_commit = models.CharField(max_length=40)  # main when it was composed
     generation = models.PositiveIntegerField()  # of the trunk at that moment

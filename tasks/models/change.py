@@ -26,7 +26,9 @@ class Change(TenantModel):
     title = models.CharField(max_length=200)
     goal = models.TextField()
     invariants = models.JSONField(default=list, blank=True)  # list of texts that must stay true
-    state = models.CharField(max_length=20, choices=[(s, s) for s in ChangeState], default=ChangeState.DRAFT)
+    state = models.CharField(
+        max_length=20, choices=[(s.value, s.value) for s in ChangeState], default=ChangeState.DRAFT.value
+    )
     paused_at = models.DateTimeField(
         null=True, blank=True
     )  # a pause starts nothing new; it is no state of its own
@@ -54,7 +56,7 @@ class Change(TenantModel):
                 condition=Q(state__in=[s.value for s in ChangeState]), name="change_state_is_a_known_one"
             ),
             models.CheckConstraint(
-                condition=~Q(state=ChangeState.BUDGET_BLOCKED) | ~Q(stop_limit=""),
+                condition=~Q(state=ChangeState.BUDGET_BLOCKED.value) | ~Q(stop_limit=""),
                 name="change_blocked_names_its_limit",
             ),
         ]

@@ -20,9 +20,11 @@ class TaskRun(TenantModel):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="runs")
     attempt = models.PositiveSmallIntegerField()  # from 1, over all windows
-    tier = models.PositiveSmallIntegerField(choices=[(t, t.word) for t in Tier])  # as routed (row 79)
+    tier = models.PositiveSmallIntegerField(choices=[(t.value, t.word) for t in Tier])  # as routed (row 79)
     model = models.CharField(max_length=100)  # as run
-    state = models.CharField(max_length=20, choices=[(s, s) for s in RunState], default=RunState.RUNNING)
+    state = models.CharField(
+        max_length=20, choices=[(s.value, s.value) for s in RunState], default=RunState.RUNNING.value
+    )
     end_reason = models.CharField(max_length=40, blank=True)
     failure_class = models.CharField(max_length=20, blank=True)
     note = models.TextField(blank=True)  # the agent's own reason, bounded
@@ -53,7 +55,7 @@ class TaskRun(TenantModel):
         ordering = ["task_id", "attempt"]
         constraints = [
             models.UniqueConstraint(
-                fields=["task"], condition=Q(state=RunState.RUNNING), name="run_one_active_per_task"
+                fields=["task"], condition=Q(state=RunState.RUNNING.value), name="run_one_active_per_task"
             ),
             models.UniqueConstraint(fields=["task", "attempt"], name="run_attempt_once"),
             models.CheckConstraint(condition=Q(attempt__gte=1), name="run_attempt_counts_from_one"),
@@ -61,13 +63,13 @@ class TaskRun(TenantModel):
                 condition=Q(state__in=[s.value for s in RunState]), name="run_state_is_a_known_one"
             ),
             models.CheckConstraint(
-                condition=Q(state=RunState.RUNNING, ended_at__isnull=True, end_reason="")
-                | (~Q(state=RunState.RUNNING) & Q(ended_at__isnull=False) & ~Q(end_reason="")),
+                condition=Q(state=RunState.RUNNING.value, ended_at__isnull=True, end_reason="")
+                | (~Q(state=RunState.RUNNING.value) & Q(ended_at__isnull=False) & ~Q(end_reason="")),
                 name="run_ended_says_when_and_how",
             ),
             models.CheckConstraint(
-                condition=Q(state=RunState.FAILED) & ~Q(failure_class="")
-                | ~Q(state=RunState.FAILED) & Q(failure_class=""),
+                condition=Q(state=RunState.FAILED.value) & ~Q(failure_class="")
+                | ~Q(state=RunState.FAILED.value) & Q(failure_class=""),
                 name="run_failed_names_its_class",
             ),
         ]

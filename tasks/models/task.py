@@ -21,15 +21,19 @@ class Task(TenantModel):
     position = models.PositiveSmallIntegerField()  # from 1, as planned
     title = models.CharField(max_length=200)
     objective = models.TextField()
-    kind = models.CharField(max_length=20, choices=[(k, k) for k in TaskKind])
-    size = models.CharField(max_length=10, choices=[(s, s) for s in Size])
-    risk = models.CharField(max_length=10, choices=[(r, r) for r in Risk])
-    area = models.CharField(max_length=20, choices=[(a, a) for a in Area], default=Area.GENERAL)
+    kind = models.CharField(max_length=20, choices=[(k.value, k.value) for k in TaskKind])
+    size = models.CharField(max_length=10, choices=[(s.value, s.value) for s in Size])
+    risk = models.CharField(max_length=10, choices=[(r.value, r.value) for r in Risk])
+    area = models.CharField(
+        max_length=20, choices=[(a.value, a.value) for a in Area], default=Area.GENERAL.value
+    )
     destructive_migration = models.BooleanField(default=False)
     design_conflicts = models.PositiveSmallIntegerField(default=0)  # resources in a design conflict (R2)
     resources = models.JSONField(default=list, blank=True)  # repository paths it says it will touch
     notes = models.JSONField(default=list, blank=True)  # what people and reviews add; part of the next packet
-    state = models.CharField(max_length=20, choices=[(s, s) for s in TaskState], default=TaskState.PENDING)
+    state = models.CharField(
+        max_length=20, choices=[(s.value, s.value) for s in TaskState], default=TaskState.PENDING.value
+    )
     # The one column of waiting: retry delay, index wait, held money, and the lease of a starting worker.
     not_before = models.DateTimeField(null=True, blank=True)  # null: due at once
     waiting_for = models.CharField(
@@ -59,15 +63,15 @@ class Task(TenantModel):
                 condition=Q(state__in=[s.value for s in TaskState]), name="task_state_is_a_known_one"
             ),
             models.CheckConstraint(
-                condition=~Q(state=TaskState.BLOCKED) | ~Q(stop_limit="") | Q(blocked_by__isnull=False),
+                condition=~Q(state=TaskState.BLOCKED.value) | ~Q(stop_limit="") | Q(blocked_by__isnull=False),
                 name="task_blocked_says_by_what",
             ),
             models.CheckConstraint(
-                condition=Q(state=TaskState.BLOCKED) | Q(stop_limit="", blocked_by__isnull=True),
+                condition=Q(state=TaskState.BLOCKED.value) | Q(stop_limit="", blocked_by__isnull=True),
                 name="task_stop_only_while_blocked",
             ),
             models.CheckConstraint(
-                condition=Q(state=TaskState.READY) | Q(owner=""),
+                condition=Q(state=TaskState.READY.value) | Q(owner=""),
                 name="task_is_started_only_when_ready",
             ),
         ]
