@@ -71,6 +71,12 @@ class ReasonInput(Shape):
     reason = serializers.CharField(required=False, allow_blank=True, default="")
 
 
+class CommentInput(Shape):
+    """What the agent should do differently: it becomes part of its next packet."""
+
+    comment = serializers.CharField()
+
+
 class PlanInput(Shape):
     """Approve the plan as it is (null), or as edited: the whole plan, in the planner's own form."""
 

@@ -26,6 +26,7 @@ from tasks.models import Candidate, Change, ChangeSet, DecisionReceipt, Event, T
 from tasks.planning import approve_plan
 from tasks.promotion import promote
 from tasks.raises import preview_raise, raise_budget
+from tasks.reopening import send_back
 from tasks.wanted import read_wanted
 from tasks.windows import reopen_task
 from tenants.access import project_for, require_role
@@ -351,6 +352,21 @@ class TaskReopening(IdempotentPosts):
         require_role(request.user, task.change.organization_id, Role.MEMBER)
         reason = inputs.ReasonInput.parse(request)["reason"]
         reopen_task(task, by=_person(request), reason=reason, key=_key(request), now=timezone.now())
+        return Response(outputs.TaskOutput(reads.task_for(request.user, task_id)).data)
+
+
+class TaskComment(IdempotentPosts):
+    @extend_schema(
+        operation_id="tasks_send_back",
+        tags=["tasks"],
+        request=inputs.CommentInput,
+        responses=outputs.TaskOutput,
+        description="Sends finished work back with a comment: the Task, and what stands on it, is done again.",
+    )
+    def post(self, request: Request, task_id: UUID) -> Response:
+        task = reads.task_for(request.user, task_id)
+        comment = inputs.CommentInput.parse(request)["comment"]
+        send_back(task, comment, by=_person(request), key=_key(request), now=timezone.now())
         return Response(outputs.TaskOutput(reads.task_for(request.user, task_id)).data)
 
 

@@ -107,6 +107,15 @@ class ReasonForm(forms.Form):
     key = forms.CharField(widget=forms.HiddenInput, max_length=100)
 
 
+class CommentForm(forms.Form):
+    comment = forms.CharField(
+        max_length=4_000,
+        widget=forms.Textarea(attrs={"rows": 4}),
+        help_text="The agent reads it with its next attempt.",
+    )
+    key = forms.CharField(widget=forms.HiddenInput, max_length=100)
+
+
 class PlanForm(forms.Form):
     plan = forms.CharField(
         max_length=400_000,

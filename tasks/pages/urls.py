@@ -23,6 +23,7 @@ urlpatterns = [
     path("organizations/<uuid:organization_id>/ledger.csv", spend.spend_csv, name="spend-csv"),
     path("tasks/<uuid:task_id>", work.task_detail, name="task"),
     path("tasks/<uuid:task_id>/reopen", work.task_reopen, name="task-reopen"),
+    path("tasks/<uuid:task_id>/send-back", work.task_send_back, name="task-send-back"),
     path("runs/<uuid:run_id>", work.run_detail, name="run"),
     path("runs/<uuid:run_id>/packet", work.packet_detail, name="packet"),
     path("changesets/<uuid:changeset_id>/patch", candidates.changeset_patch, name="changeset-patch"),

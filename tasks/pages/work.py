@@ -21,12 +21,13 @@ from routing import escalate, route
 from routing.words import Tier
 from tasks import reads
 from tasks.display.diff import Patch, read_patch
-from tasks.models import ChangeSet, DecisionReceipt, TaskRun
-from tasks.pages.forms import ReasonForm
+from tasks.models import ChangeSet, DecisionReceipt, Task, TaskRun
+from tasks.pages.forms import CommentForm, ReasonForm
 from tasks.pages.live import mark_of, show
 from tasks.pages.stops import stop_card
 from tasks.pictures.timeline import Placed, Span, timeline
 from tasks.protected import is_protected
+from tasks.reopening import followers_of, send_back
 from tasks.states import RunState, TaskState
 from tasks.stops import may_reopen_without_raising
 from tasks.windows import reopen_task
@@ -96,6 +97,28 @@ def task_reopen(request: HttpRequest, task_id: UUID) -> HttpResponse:
             return redirect("change", task.change_id)
     context = {"task": task, "change": task.change, "form": form, "runs": reads.runs_of(task)}
     return render(request, "tasks/task_reopen.html", context, status=400 if form.errors else 200)
+
+
+@require_http_methods(["GET", "POST"])
+@login_required
+def task_send_back(request: HttpRequest, task_id: UUID) -> HttpResponse:
+    """Have finished work done again, with a comment."""
+    task = reads.task_for(request.user, task_id)
+    require_role(request.user, task.change.organization_id, Role.MEMBER)
+    form = CommentForm(request.POST or None, initial={"key": f"page-{uuid4()}"})
+    if request.method == "POST" and form.is_valid():
+        by = cast(User, request.user)
+        done = attempt(form, lambda: _sent_back(task, by=by, **form.cleaned_data))
+        if done is not None:
+            messages.success(request, f"{task.key} is done again with your comment.")
+            return redirect("change", task.change_id)
+    context = {"task": task, "change": task.change, "form": form, "followers": followers_of(task)}
+    return render(request, "tasks/task_send_back.html", context, status=400 if form.errors else 200)
+
+
+def _sent_back(task: Task, *, by: User, comment: str, key: str) -> Task:
+    send_back(task, comment, by=by, key=key, now=timezone.now())
+    return task
 
 
 @require_GET
