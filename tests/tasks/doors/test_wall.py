@@ -112,6 +112,7 @@ WRITES = [
     ("/api/v1/changes/{change}/raises", Role.ADMIN),
     ("/api/v1/candidates/{candidate}/promote", Role.ADMIN),
     ("/api/v1/tasks/{task}/reopen", Role.MEMBER),
+    ("/api/v1/tasks/{task}/send-back", Role.MEMBER),
     ("/projects/{project}/changes/new", Role.MEMBER),
     ("/changes/{change}/start", Role.MEMBER),
     ("/changes/{change}/pause", Role.MEMBER),
@@ -121,6 +122,7 @@ WRITES = [
     ("/changes/{change}/plan", Role.ADMIN),
     ("/changes/{change}/raise", Role.ADMIN),
     ("/tasks/{task}/reopen", Role.MEMBER),
+    ("/tasks/{task}/send-back", Role.MEMBER),
     ("/candidates/{candidate}/promote", Role.ADMIN),
 ]
 Open = Callable[[Client, str], int]
