@@ -365,6 +365,7 @@ class TaskComment(IdempotentPosts):
     )
     def post(self, request: Request, task_id: UUID) -> Response:
         task = reads.task_for(request.user, task_id)
+        require_role(request.user, task.change.organization_id, Role.MEMBER)
         comment = inputs.CommentInput.parse(request)["comment"]
         send_back(task, comment, by=_person(request), key=_key(request), now=timezone.now())
         return Response(outputs.TaskOutput(reads.task_for(request.user, task_id)).data)
