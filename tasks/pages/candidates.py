@@ -73,7 +73,8 @@ def changeset_patch(request: HttpRequest, changeset_id: UUID) -> HttpResponse:
 
 
 def _changesets(candidate: Candidate) -> list[ChangeSet]:
-    rows = ChangeSet.objects.filter(pk__in=candidate.changesets, task__change=candidate.change_id)
+    ours = ChangeSet.objects.of_organization(candidate.change.organization_id)
+    rows = ours.filter(pk__in=candidate.changesets, task__change=candidate.change_id)
     return list(rows.select_related("task"))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
@@ -18,7 +18,7 @@ from tasks.models import Change, Task, TaskRun
 from tasks.pages.live import mark_of, show
 from tasks.pages.stops import StopCard, stop_card
 from tasks.states import ChangeState, RunState, TaskState
-from tenants.models import Organization
+from tenants.models import Organization, User
 
 ROWS_MAX = 100
 WAITING = (ChangeState.BUDGET_BLOCKED, ChangeState.AWAITING_APPROVAL, ChangeState.READY, ChangeState.FAILED)
@@ -43,7 +43,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
     changes = list(
         reads.changes_for(request.user).filter(state__in=WAITING).order_by("updated_at")[:ROWS_MAX]
     )
-    stopped = _stopped_tasks(changes)
+    stopped = _stopped_tasks(cast(User, request.user), changes)
     waiting = sorted(
         (_waiting(change, stopped.get(change.pk)) for change in changes),
         key=lambda row: ORDER.index(row.kind),
@@ -85,9 +85,13 @@ def _waiting(change: Change, task: Task | None) -> Waiting:
             return Waiting(kind, change, stop_card(change.stop_limit, change.stop_detail), task)
 
 
-def _stopped_tasks(changes: list[Change]) -> dict[Any, Task]:
+def _stopped_tasks(user: User, changes: list[Change]) -> dict[Any, Task]:
     """The first stopped Task of each Change: the one that a person is sent to."""
-    rows = Task.objects.filter(change__in=changes, state=TaskState.BLOCKED).exclude(stop_limit="")
+    rows = (
+        Task.objects.visible_to(user)
+        .filter(change__in=changes, state=TaskState.BLOCKED)
+        .exclude(stop_limit="")
+    )
     return {task.change_id: task for task in rows.order_by("-position")}
 
 

@@ -125,8 +125,9 @@ def _sent_back(task: Task, *, by: User, comment: str, key: str) -> Task:
 @login_required
 def run_detail(request: HttpRequest, run_id: UUID) -> HttpResponse:
     run = reads.run_for(request.user, run_id)
-    calls = list(ModelCall.objects.filter(run_id=run.pk).order_by("id"))
-    tools = list(ToolCall.objects.filter(run_id=run.pk).order_by("position"))
+    ours = run.task.change.organization_id
+    calls = list(ModelCall.objects.of_organization(ours).filter(run_id=run.pk).order_by("id"))
+    tools = list(ToolCall.objects.of_organization(ours).filter(run_id=run.pk).order_by("position"))
     now = timezone.now()
     context = {
         "run": run,
