@@ -8,6 +8,7 @@ import structlog
 
 from agents.attempt import run_attempt
 from agents.clock import WALL, Clock
+from agents.desk import Desk
 from agents.spec import Outcome
 from routing.words import EndReason
 from tasks.attempts.begin import Begun, begin
@@ -41,7 +42,9 @@ def _attempt(begun: Begun, *, clock: Clock) -> Outcome:
         change=str(begun.run.task.change_id), task=begun.run.task.key, run=str(begun.run.pk)
     ):
         try:
-            return run_attempt(begun.spec, RunSupervisor(begun.run, clock=clock))
+            supervisor = RunSupervisor(begun.run, clock=clock)
+            desk = Desk(begun.spec, supervisor, clock=clock)
+            return run_attempt(begun.spec, supervisor, desk=desk)
         except Exception as fault:
             log.exception("the engine broke")
             return Outcome(end=EndReason.TRANSIENT, note=f"internal fault: {type(fault).__name__}")
