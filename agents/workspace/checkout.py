@@ -319,7 +319,8 @@ class Workspace(AbstractContextManager["Workspace"]):
             changes = tree.changes(start, snapshot)
             if not changes:
                 return NothingChanged()
-            problems = why_not_published(changes, tree.blob, self._rules)
+            read = tree.reader(changes, bytes_max=self._rules.file_bytes_max)
+            problems = why_not_published(changes, read, self._rules)
             if problems:
                 return PublishRefused(problems)
             commit = store.commit(snapshot, (start,), message=message, at=at)

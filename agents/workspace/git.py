@@ -127,20 +127,11 @@ class Store:
                 lines.append(self._blob_of(commit, raw).encode())
             else:
                 lines.append(commit.encode() + b":" + raw)
-        out = self.git("cat-file", "--batch", stdin=b"\n".join(lines) + b"\n").out
-        found: list[bytes | None] = []
-        position = 0
-        while len(found) < len(wanted):
-            end = out.index(b"\n", position)
-            head = out[position:end].rsplit(b" ", 2)
-            position = end + 1
-            if len(head) != 3 or not head[2].isdigit():  # "<name> missing"
-                found.append(None)
-                continue
-            size = int(head[2])
-            found.append(out[position : position + size] if head[1] == b"blob" else None)
-            position += size + 1
-        return found
+        return self._batch(lines)
+
+    def objects(self, blobs: Sequence[str]) -> list[bytes | None]:
+        """The bytes of blobs by their ids, in one process."""
+        return self._batch([blob.encode() for blob in blobs]) if blobs else []
 
     def is_ancestor(self, older: str, newer: str) -> bool:
         return self.git("merge-base", "--is-ancestor", older, newer, codes=(0, 1)).code == 0
@@ -201,10 +192,9 @@ class Store:
 
     def merge(self, ours: str, theirs: str, *, message: str, at: int) -> str:
         """One merge without a working tree. Shared history is taken as it is (row 218)."""
-        if self.is_ancestor(theirs, ours):
-            return ours
-        if self.is_ancestor(ours, theirs):
-            return theirs
+        base = self.git("merge-base", ours, theirs, codes=(0, 1)).out.decode().split("\n")[0]
+        if base in (ours, theirs):  # one is an ancestor of the other
+            return theirs if base == ours else ours
         # Bare and away from any directory, so that no .gitattributes of a working tree takes part.
         answer = self.git(
             "merge-tree", "--write-tree", "--messages", "-z", ours, theirs,
@@ -311,6 +301,23 @@ class Store:
         if missing:
             raise GitError(f"not a full commit id: {missing[0]!r}")
         return [known[commit] for commit in commits]
+
+    def _batch(self, lines: Sequence[bytes]) -> list[bytes | None]:
+        """What `cat-file --batch` answers to these names; None for what is not there or no file."""
+        out = self.git("cat-file", "--batch", stdin=b"\n".join(lines) + b"\n").out
+        found: list[bytes | None] = []
+        position = 0
+        while len(found) < len(lines):
+            end = out.index(b"\n", position)
+            head = out[position:end].rsplit(b" ", 2)
+            position = end + 1
+            if len(head) != 3 or not head[2].isdigit():  # "<name> missing"
+                found.append(None)
+                continue
+            size = int(head[2])
+            found.append(out[position : position + size] if head[1] == b"blob" else None)
+            position += size + 1
+        return found
 
     def _blob_of(self, commit: str, path: bytes) -> str:
         out = self.git("--literal-pathspecs", "ls-tree", "-z", "--full-tree", commit, "--", path).out

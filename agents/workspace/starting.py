@@ -45,6 +45,10 @@ done
 shift
 exec setpriv --reuid "$uid" --regid "$uid" --clear-groups --inh-caps=-all -- "$@"
 """
+# Instead of Popen's own `user`: that one forks the whole worker, where a vfork takes a tenth of the time.
+_DROP = (
+    "setpriv", "--reuid", str(SANDBOX_UID), "--regid", str(SANDBOX_UID), "--clear-groups", "--inh-caps=-all", "--",
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -81,7 +85,7 @@ def start_in_bubblewrap(box: Box, argv: Sequence[str], *, limits: Limits, own_pr
         line[1:1] = ["--json-status-fd", str(writer)]
         fds = [*etc_fds.values(), writer, *([filter_fd] if filter_fd is not None else [])]
         try:
-            process = _popen([*before, *line], fds=fds, drop=not before)
+            process = _popen([*before, *line], fds=fds)
         except BaseException:
             os.close(reader)
             raise
@@ -126,12 +130,11 @@ def start_with_launcher(box: Box, argv: Sequence[str], *, limits: Limits, confin
         "devices": list(_DEVICES),
         "limits": _rlimits(limits),
     }
-    process = _popen([sys.executable, "-I", "-S", str(_LAUNCHER), json.dumps(order)], fds=[], drop=False)
+    process = _popen([sys.executable, "-I", "-S", str(_LAUNCHER), json.dumps(order)], fds=[])
     return Started(process, None, gentle=True, cleanup=cleanup)
 
 
-def _popen(line: Sequence[str], *, fds: Sequence[int], drop: bool) -> subprocess.Popen[bytes]:
-    owner = sandbox_owner() if drop else None
+def _popen(line: Sequence[str], *, fds: Sequence[int]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         list(line),
         stdin=subprocess.DEVNULL,
@@ -140,9 +143,6 @@ def _popen(line: Sequence[str], *, fds: Sequence[int], drop: bool) -> subprocess
         pass_fds=tuple(fds),
         env={"PATH": os.environ.get("PATH", os.defpath)},
         cwd="/",
-        user=owner[0] if owner else None,
-        group=owner[1] if owner else None,
-        extra_groups=[] if owner else None,
     )
 
 
@@ -152,7 +152,7 @@ def _stage(sources: Sequence[Path], stack: ExitStack) -> tuple[Mapping[Path, str
         return {}, []
     hidden = list(dict.fromkeys(source for source in sources if not _reachable(source)))
     if not hidden:
-        return {}, []
+        return {}, list(_DROP)
     stage = Path(tempfile.mkdtemp(prefix="remit-stage-", dir="/tmp"))  # reachable by every user
     stack.callback(_remove_later, stage)
     stage.chmod(0o755)

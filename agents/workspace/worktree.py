@@ -6,15 +6,17 @@ import os
 import shutil
 import stat
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from agents.errors import GitError
 from agents.workspace.git import Store
+from agents.workspace.merging import ABSENT
 from agents.workspace.publishing import Change
 
 REMOVE_SECONDS_MAX = 300
+BLOBS_AT_ONCE_MAX = 200  # held in memory while a ChangeSet is looked at
 SUBMODULE_MODE = "160000"
 
 
@@ -71,8 +73,18 @@ class WorkTree:
         sizes = self._sizes([each.new_blob for each in differences])
         return [Change(each, size) for each, size in zip(differences, sizes, strict=True)]
 
-    def blob(self, blob: str) -> bytes:
-        return self.store.git("cat-file", "blob", blob).out
+    def reader(self, changes: Sequence[Change], *, bytes_max: int) -> Callable[[str], bytes]:
+        """Reads blobs; those of `changes` that are not too large come from one process."""
+        ids = [c.difference.new_blob for c in changes if c.size <= bytes_max]
+        ids += [c.difference.old_blob for c in changes]
+        wanted = [blob for blob in dict.fromkeys(ids) if blob != ABSENT][:BLOBS_AT_ONCE_MAX]
+        known = dict(zip(wanted, self.store.objects(wanted), strict=True))
+
+        def read(blob: str) -> bytes:
+            data = known.get(blob)
+            return data if data is not None else self.store.git("cat-file", "blob", blob).out
+
+        return read
 
     def _add(self, arguments: list[str], *, stdin: bytes = b"", more: dict[str, str] | None = None) -> None:
         """Adds to an index, mending what a test may have left: taken rights, repositories inside."""
