@@ -9,6 +9,7 @@ from celery import shared_task
 from agents import index
 from agents.clock import WALL
 from agents.workspace.checkout import close_leaked
+from agents.workspace.upkeep import maintain_stores, prepare_missing
 
 
 @shared_task(name="agents.build_index", acks_late=True, ignore_result=True)
@@ -21,3 +22,15 @@ def build_index(project_id: str, commit: str) -> None:
 def close_leaked_workspaces() -> None:
     """Takes away what dead workers left: directories and sandboxes."""
     close_leaked()
+
+
+@shared_task(name="agents.maintain_stores", ignore_result=True)
+def maintain_every_store() -> None:
+    """Nightly: packs the repositories and forgets dependencies that nothing uses."""
+    maintain_stores()
+
+
+@shared_task(name="agents.prepare_dependencies", ignore_result=True)
+def prepare_dependencies() -> None:
+    """Installs what the lock files of each main branch ask for and is not there yet. Needs the network."""
+    prepare_missing()

@@ -27,6 +27,7 @@ SWEEP_SECONDS = 5
 WATCH_SECONDS = 60
 HOLDS_SWEEP_SECONDS = 30
 LEAKS_SWEEP_SECONDS = 300
+DEPENDENCIES_SWEEP_SECONDS = 300
 # A worker told to stop gives its jobs this long; what is cut then is found by its lease.
 SHUTDOWN_SECONDS = 5.0
 
@@ -69,6 +70,8 @@ app.config_from_object(
             "tasks.wake": ATTEMPTS_QUEUE,
             "tasks.work_on_change": CHANGES_QUEUE,
             "agents.build_index": CHANGES_QUEUE,
+            "agents.prepare_dependencies": CHANGES_QUEUE,
+            "agents.maintain_stores": CHANGES_QUEUE,
         },
         "task_acks_late": True,
         "task_reject_on_worker_lost": False,  # the lease and the sweep bring lost work back
@@ -95,6 +98,11 @@ app.config_from_object(
                 "task": "tenants.forget_old_requests",
                 "schedule": crontab(hour="3", minute="15"),
             },
+            "prepare-dependencies": {
+                "task": "agents.prepare_dependencies",
+                "schedule": DEPENDENCIES_SWEEP_SECONDS,
+            },
+            "maintain-stores": {"task": "agents.maintain_stores", "schedule": crontab(hour="1", minute="45")},
             "audit-ledger": {"task": "budgets.audit", "schedule": crontab(hour="2", minute="30")},
         },
     }

@@ -23,7 +23,7 @@ from agents.workspace.allowlist import (
     targets_of,
 )
 from agents.workspace.bubblewrap import WORKSPACE, Box, Mount
-from agents.workspace.deps import Prepared, prepared_at, prepared_for
+from agents.workspace.deps import Prepared, mark_used, prepared_at, prepared_for
 from agents.workspace.git import Store
 from agents.workspace.grammar import Allowed, CommandContext
 from agents.workspace.limits import COMMAND_SECONDS_MAX, OUTPUT_CHARACTERS_MAX, Limits
@@ -213,6 +213,7 @@ class Checkout:
                 remove_tree(place)
         tree.fill(self.start_commit)
         self.prepared = prepared_at(self.store, self.start_commit)
+        mark_used(self.prepared)
         inside = probe() in (SandboxTier.A, SandboxTier.B)
         (tree.gitdir / "HEAD").write_text(f"{self.start_commit}\n")
         (tree.gitdir / "commondir").write_text(f"{_STORE_INSIDE if inside else self.store.directory}\n")

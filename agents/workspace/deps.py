@@ -135,6 +135,19 @@ def prepared_for(files: Mapping[str, bytes]) -> Prepared:
     return Prepared(tuple(_state_of(wanted) for wanted in wanted_of(files, salt=_salt())))
 
 
+def mark_used(prepared: Prepared) -> None:
+    """Remembers that a sandbox mounted these, so that nobody removes them soon."""
+    for each in prepared.ready:
+        (deps_directory() / f"{each.key}.used").touch()
+
+
+def used_at(place: Path) -> float:
+    """When prepared dependencies were last mounted, or made. Seconds since the epoch."""
+    with suppress(FileNotFoundError):
+        return place.with_name(f"{place.name}.used").stat().st_mtime
+    return place.stat().st_mtime
+
+
 def lock_files_at(store: Store, commit: str) -> dict[str, bytes]:
     """The dependency files at the top of a commit."""
     names = [
@@ -179,6 +192,7 @@ def _build(wanted: Wanted, beat: Callable[[], None] | None) -> None:
         facts = {"kind": wanted.kind, "files": wanted.names, "seconds": round(output.seconds, 1)}
         if output.passed:
             place.rename(root / wanted.key)
+            (root / f"{wanted.key}.used").touch()
             _note(wanted, {**facts, "state": "ready"})
         else:
             text = output.text[-PREPARE_OUTPUT_CHARACTERS_MAX:]
