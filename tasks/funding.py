@@ -162,6 +162,7 @@ def stop_change(
     now: datetime,
 ) -> None:
     """A limit ends the Change's own work ("planning" or "composing") for now."""
+    limit = EndReason.MONTHLY_BUDGET.value if limit == EndReason.SPEND_LIMITED else limit  # row 118
     refusals = refusals or _figures_for(limit, change)
     detail = {**stop_detail(limit, reason=reason, refusals=refusals, now=now), "work": work}
     move_change(

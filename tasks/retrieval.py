@@ -21,7 +21,7 @@ from agents.workspace.git import Store, TreeFile
 from budgets.money import Usd
 from routing.words import BUDGET, EndReason, Tier
 from tasks.models import Change, ChangeSet, Dependency, Task, TaskRun
-from tasks.stack import Layer
+from tasks.stack import Layer, closure
 from tasks.states import RunState, TaskState
 
 DECLARED_FILES_MAX = 20
@@ -114,7 +114,7 @@ def facts_for(
         calls_max=caps.calls_max,
         reads_max=caps.reads_max,
         budget=str(budget) if budget is not None else "",
-        items=(*_files(task, tree, files, related), *_owners(task), *_intents(task)),
+        items=(*_files(task, tree, files, related), *_owners(task), *_intents(task, tree)),
     )
 
 
@@ -193,17 +193,21 @@ def _owners(task: Task) -> Iterator[Item]:
         )
 
 
-def _intents(task: Task) -> Iterator[Item]:
+def _intents(task: Task, tree: StartTree | None) -> Iterator[Item]:
     """What finished Tasks of the Change say they did, and what failed attempts of others ran into."""
-    done = ChangeSet.objects.filter(task__change_id=task.change_id, task__state=TaskState.DONE)
-    for one in done.exclude(task=task).exclude(intent="").select_related("task")[:RELATED_MAX]:
+    done = TaskRun.objects.filter(
+        task__change_id=task.change_id, task__state=TaskState.DONE, state=RunState.SUCCEEDED
+    )
+    told = {layer.task_id for layer in tree.layers} if tree else set()  # the stack tells of these already
+    newest = {run.task_id: run for run in done.exclude(task=task).exclude(intent="").select_related("task")}
+    for run in [run for run in _needed_first(task, newest) if run.task_id not in told][:RELATED_MAX]:
         yield Item(
-            item_id=f"intent:{one.task.key}",
-            source=f"task {one.task.key}",
-            source_version=str(one.pk),
-            captured_at=one.created_at.isoformat(),
+            item_id=f"intent:{run.task.key}",
+            source=f"task {run.task.key}",
+            source_version=str(run.pk),
+            captured_at=(run.ended_at or run.started_at).isoformat(),
             place=Place.INTENT,
-            text=f"{one.task.key} {one.task.title}: {one.intent[:INTENT_CHARACTERS_MAX]}",
+            text=f"{run.task.key} {run.task.title}: {run.intent[:INTENT_CHARACTERS_MAX]}",
         )
     failed = TaskRun.objects.filter(task__change_id=task.change_id, state=RunState.FAILED)
     for run in failed.exclude(task=task).exclude(note="").select_related("task")[:RELATED_MAX]:
@@ -215,6 +219,12 @@ def _intents(task: Task) -> Iterator[Item]:
             place=Place.FAILURE,
             text=f"{run.task.key} attempt {run.attempt} ended {run.end_reason}: {run.note[:INTENT_CHARACTERS_MAX]}",
         )
+
+
+def _needed_first(task: Task, runs: Mapping[UUID, TaskRun]) -> list[TaskRun]:
+    """What this Task builds on, then the rest, each in the order of the plan."""
+    needed = closure(task.pk, needs_of(task.change))
+    return sorted(runs.values(), key=lambda run: (run.task_id not in needed, run.task.position))
 
 
 def _shown(content: bytes, characters_max: int) -> str:

@@ -1,4 +1,4 @@
-"""Steps 2 to 7 of a start, in their fixed order: each finds something out or refuses with its reason (rows 17 to 30)."""
+"""Steps 2 to 7 of a start, in order: each finds something out or refuses with its reason (rows 17 to 30)."""
 
 from __future__ import annotations
 

@@ -422,3 +422,17 @@ def test_a_whole_chain_is_done_in_order(world: World) -> None:
     starts = [run.task_id for run in TaskRun.objects.order_by("started_at")]
     assert starts == [first.pk, second.pk, third.pk]
     assert world.fresh_change.not_before is not None
+
+
+def test_what_a_task_without_a_workspace_found_out_reaches_those_that_build_on_it(world: World) -> None:
+    """Row 202: an architecture Task leaves words, and its dependents read them before any others."""
+    world.play({"tools": [{"name": "complete_task", "arguments": {"intent": "use one table"}}]}, task="T1")
+    world.play({"tools": [{"name": "complete_task", "arguments": {"intent": "unrelated"}}]}, task="T2")
+    world.play(DONE, task="T3")
+    design = world.task(kind=TaskKind.ARCHITECTURE)
+    world.task()
+    last = world.task(needs=(design,))
+    world.work(rounds=10)
+    packet = json.loads(archive.get(TaskRun.objects.get(task=last).packet_key))
+    intents = [item["text"] for item in packet["facts"]["items"] if item["item_id"].startswith("intent:")]
+    assert intents == ["T1 Task 1: use one table", "T2 Task 2: unrelated"]
