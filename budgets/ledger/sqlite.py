@@ -5,17 +5,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from django.db import transaction
-from django.db.models import F, Value
+from django.db import connection, transaction
 from django.utils import timezone
 
 from budgets.decisions import Amount, MeterReading, thresholds_passed, why_refused
 from budgets.ledger.words import CloseRow, Closing, HoldRow, Wanted
 from budgets.models import Entry, Meter, Reservation
 from budgets.money import Usd
+
+_MOVE = (
+    "UPDATE budgets_meter SET"
+    " held_usd = held_usd + %s, held_tokens = held_tokens + %s, held_calls = held_calls + %s,"
+    " spent_usd = spent_usd + %s, spent_tokens = spent_tokens + %s, spent_calls = spent_calls + %s WHERE id IN "
+)
 
 
 def hold(wanted: Wanted) -> HoldRow:
@@ -185,17 +190,14 @@ def _write_close(
     row.save()
 
 
-def _move(ids: Iterable[int], *, held: tuple[int, int, int], spent: tuple[int, int, int]) -> None:
-    """The only statement that changes a meter's counters: all of them in one."""
-    moved = Meter.objects.filter(pk__in=ids).update(
-        held_usd=F("held_usd") + Value(held[0]),
-        held_tokens=F("held_tokens") + Value(held[1]),
-        held_calls=F("held_calls") + Value(held[2]),
-        spent_usd=F("spent_usd") + Value(spent[0]),
-        spent_tokens=F("spent_tokens") + Value(spent[1]),
-        spent_calls=F("spent_calls") + Value(spent[2]),
-    )
-    assert moved == len(list(ids)), f"{moved} meters of {ids} moved"
+def _move(ids: Sequence[int], *, held: tuple[int, int, int], spent: tuple[int, int, int]) -> None:
+    """The only statement that changes a meter's counters: all of them in one.
+
+    Written out, since it runs twice a call under the one lock, and composing it took a quarter of a pair's time.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_MOVE + f"({', '.join(['%s'] * len(ids))})", [*held, *spent, *ids])
+        assert cursor.rowcount == len(ids), f"{cursor.rowcount} meters of {ids} moved"
 
 
 def _enter(
@@ -223,12 +225,14 @@ def _enter(
     )
 
 
-def _crossed(ids: Iterable[int], spent: tuple[int, int, int], thresholds: tuple[int, ...]) -> list[int]:
+def _crossed(ids: Sequence[int], spent: tuple[int, int, int], thresholds: tuple[int, ...]) -> list[int]:
     """The meters that passed a soft threshold by this charge."""
-    if not thresholds:
+    if not thresholds or not any(spent):
         return []
-    meters = Meter.objects.filter(pk__in=ids)
-    return [meter.pk for meter in meters if _passed_one(meter.reading(), spent, thresholds)]
+    limited = Meter.objects.filter(pk__in=ids).exclude(
+        limit_usd__isnull=True, limit_tokens__isnull=True, limit_calls__isnull=True
+    )
+    return [meter.pk for meter in limited if _passed_one(meter.reading(), spent, thresholds)]
 
 
 def _passed_one(reading: MeterReading, spent: tuple[int, int, int], thresholds: tuple[int, ...]) -> bool:
