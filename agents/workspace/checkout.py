@@ -33,7 +33,7 @@ from agents.workspace.paths import Root
 from agents.workspace.publishing import Problem, PublishRules, why_not_published
 from agents.workspace.sandbox import CommandOutput, SandboxTier, probe, run
 from agents.workspace.slots import SANDBOXES_MAX, claim, dead, take_slot
-from agents.workspace.starting import sandbox_owner
+from agents.workspace.starting import forget_stages, sandbox_owner
 from agents.workspace.worktree import WorkTree, remove_tree
 
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
@@ -90,6 +90,7 @@ def workspaces_directory() -> Path:
 
 def close_leaked() -> int:
     """Removes what dead workers left behind; how many workspaces that were. Safe beside living ones."""
+    forget_stages()
     count = 0
     for top in workspaces_directory().iterdir():
         if top.name == "slots" or not top.is_dir():

@@ -21,7 +21,7 @@ OPEN_FILES_MAX = 4_096
 
 POLL_SECONDS = 0.25
 FIRST_POLL_SECONDS = 0.1
-BEAT_SECONDS = 2.0
+BEAT_SECONDS = 1.0
 # After a kill: how long the pipe may stay open before we stop waiting for it.
 DRAIN_SECONDS_MAX = 5.0
 # SIGXCPU comes at the limit; a process that ignores it is killed this much later.

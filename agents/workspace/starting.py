@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -23,6 +24,9 @@ from agents.workspace.toolchain import Toolchain, toolchain
 # Nobody's uid: what sandboxed code is outside its namespace when the worker is root. As root itself it
 # would be root for file permissions, and no limit on processes would bind it.
 SANDBOX_UID = 64_242
+_STAGES = Path("/tmp")  # noqa: S108  # every user reaches it
+_STAGE_PREFIX = "remit-stage-"
+_STAGE_SECONDS_MAX = 3_600
 _LAUNCHER = Path(__file__).with_name("launcher.py")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random", "/dev/tty")
 _READABLE_ETC = (
@@ -71,8 +75,9 @@ def start_in_bubblewrap(box: Box, argv: Sequence[str], *, limits: Limits, own_pr
     if program is None:
         raise NoSandbox("bubblewrap is not installed")
     tools = toolchain()
+    cleanup = ExitStack()
     with ExitStack() as stack:
-        staged, before = _stage(sources_of(box, tools), stack)
+        staged, before = _stage(sources_of(box, tools), cleanup)
         etc_fds = {path: _memory_file(text.encode(), stack) for path, text in ETC_FILES.items()}
         rules = filter_program(sockets=True)
         filter_fd = _memory_file(rules, stack) if rules is not None else None
@@ -84,14 +89,13 @@ def start_in_bubblewrap(box: Box, argv: Sequence[str], *, limits: Limits, own_pr
         )  # fmt: skip
         line[1:1] = ["--json-status-fd", str(writer)]
         fds = [*etc_fds.values(), writer, *([filter_fd] if filter_fd is not None else [])]
+        cleanup.callback(os.close, reader)
+        os.set_blocking(reader, False)
         try:
             process = _popen([*before, *line], fds=fds)
         except BaseException:
-            os.close(reader)
+            cleanup.close()
             raise
-    cleanup = ExitStack()
-    cleanup.callback(os.close, reader)
-    os.set_blocking(reader, False)
     return Started(process, reader, gentle=False, cleanup=cleanup)
 
 
@@ -146,28 +150,33 @@ def _popen(line: Sequence[str], *, fds: Sequence[int]) -> subprocess.Popen[bytes
     )
 
 
-def _stage(sources: Sequence[Path], stack: ExitStack) -> tuple[Mapping[Path, str], list[str]]:
+def _stage(sources: Sequence[Path], cleanup: ExitStack) -> tuple[Mapping[Path, str], list[str]]:
     """Where each source can be mounted from, and what has to run before bubblewrap for that."""
     if sandbox_owner() is None:
         return {}, []
     hidden = list(dict.fromkeys(source for source in sources if not _reachable(source)))
     if not hidden:
         return {}, list(_DROP)
-    stage = Path(tempfile.mkdtemp(prefix="remit-stage-", dir="/tmp"))  # reachable by every user
-    stack.callback(_remove_later, stage)
+    stage = Path(tempfile.mkdtemp(prefix=_STAGE_PREFIX, dir=_STAGES))
     stage.chmod(0o755)
+    # Mounted upon only inside the child's namespace; here it is an empty directory.
+    cleanup.callback(_remove, stage)
     before = ["unshare", "--mount", "--propagation", "private", "--", "/bin/sh", "-c", _STAGE_SCRIPT, "sh"]
     before += [str(stage), str(SANDBOX_UID), *map(str, hidden), "--"]
     return {source: str(stage / str(number)) for number, source in enumerate(hidden)}, before
 
 
-def _remove_later(stage: Path) -> None:
-    # Mounted upon only inside the child's namespace; here it is an empty directory. The child may still
-    # be on its way to it, so an old one is removed rather than this one.
-    for other in stage.parent.glob("remit-stage-*"):
+def forget_stages() -> None:
+    """Removes the empty directories of workers that were killed."""
+    for stage in _STAGES.glob(f"{_STAGE_PREFIX}*"):
         with suppress(OSError):
-            if other.stat().st_mtime < stage.stat().st_mtime - 60:
-                other.rmdir()
+            if stage.stat().st_mtime < time.time() - _STAGE_SECONDS_MAX:
+                stage.rmdir()
+
+
+def _remove(stage: Path) -> None:
+    with suppress(OSError):
+        stage.rmdir()
 
 
 def _reachable(path: Path) -> bool:

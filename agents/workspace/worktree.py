@@ -17,6 +17,25 @@ from agents.workspace.publishing import Change
 
 REMOVE_SECONDS_MAX = 300
 BLOBS_AT_ONCE_MAX = 200  # held in memory while a ChangeSet is looked at
+# What tools leave beside the code, ignored besides the repository's own rules. What an agent wrote itself
+# is added all the same.
+LEFT_BY_TOOLS = """
+__pycache__/
+*.py[co]
+.pytest_cache/
+.mypy_cache/
+.ruff_cache/
+.hypothesis/
+.coverage
+.coverage.*
+htmlcov/
+.tox/
+.nox/
+.venv/
+node_modules/
+.nyc_output/
+.DS_Store
+"""
 SUBMODULE_MODE = "160000"
 
 
@@ -33,6 +52,7 @@ class WorkTree:
         self.tree = top / "tree"
         self.gitdir = top / "gitdir"
         self.index = self.gitdir / "index"
+        self.ignored = top / "ignored"
         self._owner = owner
 
     def fill(self, commit: str) -> None:
@@ -40,6 +60,7 @@ class WorkTree:
         self.tree.mkdir(parents=True)
         self.gitdir.mkdir()
         self.tree.chmod(0o755)
+        self.ignored.write_text(LEFT_BY_TOOLS)
         self._git("read-tree", "-m", "-u", "--no-recurse-submodules", commit)
         self._give()
 
@@ -135,7 +156,10 @@ class WorkTree:
 
     def _git(self, *arguments: str, stdin: bytes = b"", more: dict[str, str] | None = None) -> bytes:
         environment = {"GIT_WORK_TREE": str(self.tree), "GIT_INDEX_FILE": str(self.index), **(more or {})}
-        return self.store.git(*arguments, stdin=stdin, more=environment, directory=str(self.tree)).out
+        config = {"core.excludesFile": str(self.ignored)}
+        return self.store.git(
+            *arguments, stdin=stdin, more=environment, config=config, directory=str(self.tree)
+        ).out
 
     def _give(self) -> None:
         if self._owner is not None:

@@ -99,6 +99,17 @@ def test_a_written_file_is_published_though_ignored(workspace: Workspace) -> Non
     assert done.own_files == ("dist/kept.js",)
 
 
+def test_what_tools_leave_beside_the_code_is_no_work(workspace: Workspace) -> None:
+    workspace.files.write("src/new.py", b"1\n")
+    for name in (".coverage", ".hypothesis/x", "src/__pycache__/a.pyc", "node_modules/x/y.js"):
+        place = tree_of(workspace) / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text("junk")
+    done = publish(workspace)
+    assert isinstance(done, WorkPublished)
+    assert done.own_files == ("src/new.py",)
+
+
 def test_links_modes_and_odd_names_come_and_go_whole(store: Store, workspace: Workspace) -> None:
     """C22, C69: a link inside is readable; a name that is no text is written back as it was."""
     assert workspace.files.read("ln").resolved == "a.txt"
