@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from functools import partial
 from uuid import UUID
 
 from django.db import transaction
@@ -89,19 +90,14 @@ def wake_lost(now: datetime) -> int:
     return len(chosen)
 
 
-def wake_waiting_for_money(change: Change, *, now: datetime) -> None:
-    """A hold ended: whoever waits for one in this organization may ask again at once."""
-    waiting = Task.objects.filter(
-        state=TaskState.READY,
-        owner="",
-        waiting_for__startswith=WAITS_FOR_HELD_MONEY,
-        change__organization_id=change.organization_id,
-    ).order_by("created_at", "position")[:WAKES_PER_SWEEP_MAX]
-    chosen = list(waiting)
-    Task.objects.filter(pk__in=[task.pk for task in chosen], state=TaskState.READY, owner="").update(
-        not_before=now
-    )
-    _wake(chosen, now=now)
+def wake_waiting_for_money(change: Change, *, besides: Task | None = None, now: datetime) -> None:
+    """A hold ended: whoever waits for one in this organization may ask again at once, after the commit.
+
+    Not before: their rows belong to other Changes, whose locks this transaction does not have. `besides` is
+    the Task that has just begun to wait.
+    """
+    skipped = besides.pk if besides else None
+    transaction.on_commit(partial(_wake_waiting, change.organization_id, skipped, now))
 
 
 def give_back(task: Task, *, not_before: datetime, waiting_for: str, index_waits: int = 0) -> bool:
@@ -158,6 +154,20 @@ def _note_wait(task: Task, change: Change, note: str, *, now: datetime) -> None:
     if task.waiting_for != note:
         Task.objects.filter(pk=task.pk).update(waiting_for=note)
         record("task.waits", change=change, task=task, data={"for": note}, now=now)
+
+
+def _wake_waiting(organization_id: UUID, skipped: UUID | None, now: datetime) -> None:
+    waiting = Task.objects.filter(
+        state=TaskState.READY,
+        owner="",
+        waiting_for__startswith=WAITS_FOR_HELD_MONEY,
+        change__organization_id=organization_id,
+    ).exclude(pk=skipped)
+    for task in waiting.order_by("created_at", "position")[:WAKES_PER_SWEEP_MAX]:
+        # One row, one statement: nothing here can wait for a lock while it holds another.
+        still = Task.objects.filter(pk=task.pk, state=TaskState.READY, owner="", waiting_for=task.waiting_for)
+        if still.update(not_before=now):
+            _wake([task], now=now)
 
 
 def _wake(tasks: Iterable[Task], *, now: datetime) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import threading
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -145,13 +146,18 @@ class TestWaking:
         wake_next(change, now=NOW)
         assert woken() == set(names[:2])
 
-    def test_who_waits_for_held_money_is_due_at_once_when_a_hold_ends(self) -> None:
+    def test_who_waits_for_held_money_is_due_at_once_when_a_hold_ends(
+        self, django_capture_on_commit_callbacks: Any
+    ) -> None:
         change = make_change()
         waits = make_task(change, not_before=at(10), waiting_for="held_money:change")
         retries = make_task(change, not_before=at(5), waiting_for="retry")
         stranger = make_task(not_before=at(10), waiting_for="held_money:change")
-        wake_waiting_for_money(change, now=NOW)
+        began = make_task(change, not_before=at(10), waiting_for="held_money:change")
+        with django_capture_on_commit_callbacks(execute=True):
+            wake_waiting_for_money(change, besides=began, now=NOW)
         assert Task.objects.get(pk=waits.pk).not_before == NOW
+        assert Task.objects.get(pk=began.pk).not_before == at(10)  # it has just asked
         assert Task.objects.get(pk=retries.pk).not_before == at(5)
         assert Task.objects.get(pk=stranger.pk).not_before == at(10)
 

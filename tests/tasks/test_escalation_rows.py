@@ -1,4 +1,4 @@
-"""The worked examples of escalation, told by rows: what the end of a run writes (examples 17a, 17b; rows 185 to 199)."""
+"""The worked examples of escalation by rows: what the end of a run writes (examples 17a, 17b; rows 185 to 199)."""
 
 from __future__ import annotations
 
