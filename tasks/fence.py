@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID, uuid4
@@ -13,6 +13,9 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from agents.spec import CALL_SECONDS_MAX
+from budgets.errors import ClosedDifferently
+from budgets.models import Reservation, ReservationState
+from budgets.reservations import keep
 from tasks.errors import TaskError
 from tasks.events import record
 from tasks.models import Change
@@ -102,9 +105,18 @@ def free_dead_work(now: datetime) -> int:
     ]
     freed = 0
     for pk, key in dead:
+        _keep_holds(pk)
         taken = Change.objects.filter(pk=pk, work_key=key)
         freed += taken.update(work_key="", not_before=now)
     return freed
+
+
+def _keep_holds(change_id: UUID) -> None:
+    """Nobody is left to say what a dead worker's question cost: it is charged at its worst case, as unknown."""
+    ours = Reservation.objects.filter(change_id=change_id, run_id=None, state=ReservationState.HELD)
+    for reservation_id in ours.values_list("pk", flat=True):
+        with suppress(ClosedDifferently):  # the reaper was faster
+            keep(reservation_id, reason="the worker process died during the question", actor="sweep")
 
 
 def make_due(change: Change, *, now: datetime) -> None:

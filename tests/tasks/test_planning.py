@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from budgets.decisions import Amount
 from budgets.keys import MeterKind
 from budgets.limits import set_limit
 from budgets.models import Meter, Reservation
 from budgets.money import Usd
+from budgets.reservations import CallContext, Held, reserve
 from tasks.errors import IllegalMove
 from tasks.fence import WorkLost, free_dead_work, make_due, resume_work, take_work
+from tasks.funding import payers_for
 from tasks.models import Change, Trunk
 from tasks.owners import this_process
 from tasks.planning import PLANNER, approve_plan, estimate_plan, plan_again, plan_on
@@ -181,6 +184,31 @@ def test_the_work_of_a_killed_worker_is_due_again_at_once() -> None:
     assert work(change).state == ChangeState.RUNNING
     with pytest.raises(WorkLost):
         alive.renew(now)
+
+
+def test_the_question_of_a_killed_worker_is_charged_as_unknown_and_not_waited_for() -> None:
+    """Unknown is never zero: what may have been billed counts, and the stop is told to a person at once."""
+    change = make_planning(says("planner", GOOD))
+    set_budget(change, Usd.dollars("0.10"))
+    now = timezone.now()
+    held = reserve(
+        key="killed:1",
+        meters=payers_for(change, purpose="planner", key="killed", now=now).meters,
+        amount=Amount(Usd.dollars("0.08"), 1_000, 1),
+        context=CallContext(
+            organization_id=change.organization_id, change_id=change.pk, purpose="planner", model="m"
+        ),
+        owner="killed",
+        lease_seconds=400,
+    )
+    assert isinstance(held, Held)
+    machine = this_process().rsplit(":", 2)[0]
+    Change.objects.filter(pk=change.pk).update(
+        work_key=f"{machine}:4194304:1:{'0' * 32}", not_before=now + timedelta(seconds=100)
+    )
+    free_dead_work(now)
+    assert Reservation.objects.get().state == "unknown"
+    assert (work(change).state, change.stop_limit) == (ChangeState.BUDGET_BLOCKED, "change_budget")
 
 
 def test_where_a_plan_needs_approval_a_person_sees_it_first() -> None:
