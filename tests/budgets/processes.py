@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import sqlite3
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,7 +51,7 @@ def in_processes(count: int, work: Callable[[int], Any]) -> list[Any]:
     return [answer for answer, _ in found]
 
 
-def in_threads(count: int, jobs: list[Callable[[], Any]]) -> list[Any]:
+def in_threads(count: int, jobs: Sequence[Callable[[], Any]]) -> list[Any]:
     """The jobs, that many at a time, each thread with a connection of its own."""
 
     def run(job: Callable[[], Any]) -> Any:

@@ -9,6 +9,7 @@ import time
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -54,7 +55,8 @@ def storm(meters: tuple[MeterKey, ...], diary: Path, kills: int) -> int:
     """Keep some workers alive, and kill one after another at a random moment; how many died by it."""
     chance = random.Random(4711)
     connections.close_all()
-    alive, killed, until = [], 0, time.monotonic() + SECONDS_MAX
+    alive: list[Any] = []
+    killed, until = 0, time.monotonic() + SECONDS_MAX
     while killed < kills and time.monotonic() < until:
         while len(alive) < AT_ONCE:
             alive.append(spawn(partial(worker, meters, diary)))

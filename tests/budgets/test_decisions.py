@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -164,7 +165,7 @@ def test_an_exact_fit_is_allowed_and_one_more_is_not() -> None:
 
 
 @pytest.mark.parametrize("limits", [{"limit_usd": Usd(0)}, {"limit_tokens": 0}, {"limit_calls": 0}])
-def test_a_limit_of_zero_means_no_calls_also_for_free_ones(limits: dict[str, object]) -> None:
+def test_a_limit_of_zero_means_no_calls_also_for_free_ones(limits: dict[str, Any]) -> None:
     """Faults C43 and PR #41997: 0 is nothing, None is unlimited."""
     refusals = why_refused([reading(**limits)], Amount(Usd(0), 0, 0))
     assert len(refusals) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -115,11 +116,9 @@ def test_no_limit_at_all_means_no_task() -> None:
 @pytest.mark.parametrize("field", ["input_capacity", "output_tokens_max", "candidates"])
 def test_counts_are_positive_and_exact_in_every_reader(field: str, bad: object) -> None:
     """Row 151."""
+    given: dict[str, Any] = {"model": "gpt-4.1", "input_capacity": 9, "output_tokens_max": 9, field: bad}
     with pytest.raises(PlanRefused) as problem:
-        attempt(
-            task(calls_max=1),
-            CallPlan(**({"model": "gpt-4.1", "input_capacity": 9, "output_tokens_max": 9} | {field: bad})),
-        )  # type: ignore[arg-type]
+        attempt(task(calls_max=1), CallPlan(**given))
     assert problem.value.code == "bad_count"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,8 @@ SONNET, HAIKU = "claude-sonnet-5-5", "claude-haiku-5-5"
 
 
 def usage(**over: int) -> Usage:
-    return Usage(**({"input_uncached": 0, "output": 0} | over))
+    given: dict[str, Any] = {"input_uncached": 0, "output": 0, **over}
+    return Usage(**given)
 
 
 def test_every_bucket_is_priced_at_its_own_rate() -> None:

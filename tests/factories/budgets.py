@@ -24,7 +24,7 @@ NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 def make_payers(organization: Organization | None = None, **over: Any) -> tuple[MeterKey, ...]:
     """The meters that pay for a call of a Change: a real project and member, a fresh Change, unless given."""
     organization = organization or make_organization()
-    given = {
+    given: dict[str, Any] = {
         "organization_id": organization.pk,
         "project_id": over["project_id"] if "project_id" in over else make_project(organization).pk,
         "user_id": over["user_id"] if "user_id" in over else make_member(organization).pk,
