@@ -242,11 +242,16 @@ def _python_script(wanted: Wanted) -> str:
     options = "".join(f" -r {_LOCKS}/{name}" for name in wanted.requirement_files)
     if wanted.constraints:
         options += f" -c {_LOCKS}/constraints.lock"
+    pip = f"PYTHONPATH={_PIP} PYTHONNOUSERSITE=1 {DEPS}/bin/python3 -m pip"
+    # A package may pull in a released copy of the project itself (pytest wants Pygments): its tests would
+    # then prove the release. In place, as here, the project's own files are the ones that count.
+    without = f"{pip} uninstall --quiet --yes {wanted.project}\n" if wanted.project else ""
     return (
         f"{toolchain().python} -m venv --without-pip {DEPS}\n"
         f"cd {_LOCKS}\n"  # relative names inside requirement files
-        f"PYTHONPATH={_PIP} PYTHONNOUSERSITE=1 {DEPS}/bin/python3 -m pip install --quiet --no-input "
+        f"{pip} install --quiet --no-input "
         f'--disable-pip-version-check --no-cache-dir --only-binary :all:{options} "$@"\n'
+        f"{without}"
         f"cp -r {_LOCKS}/{PROJECT}/. {DEPS}/lib/python3*/site-packages/\n"
     )
 

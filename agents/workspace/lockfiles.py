@@ -19,7 +19,7 @@ _NODE_LOCKS = ("package-lock.json", "npm-shrinkwrap.json", "bun.lock", "pnpm-loc
 _TEST_GROUPS = frozenset({"test", "tests", "testing", "dev"})
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\s*(?:\[[A-Za-z0-9_,. -]*\])?\s*[^\n@]*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,100}")
-_VERSION = "3"  # of the way they are prepared: part of the key
+_VERSION = "4"  # of the way they are prepared: part of the key
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ class Wanted:
     constraints: tuple[str, ...] = ()
     installer: str = ""  # npm, bun, pnpm, yarn
     metadata: tuple[tuple[str, str], ...] = ()  # of the project itself, as if it were installed in place
+    project: str = ""  # its own name: a released copy that some package pulls in must not stand for it
 
     @property
     def names(self) -> str:
@@ -71,6 +72,7 @@ def _python(files: Mapping[str, bytes], salt: str) -> Wanted | None:
         requirements=(*requirements, *ALWAYS_IN_PYTHON),
         constraints=_constraints_of(_toml(files.get("uv.lock", b""))),
         metadata=_metadata_of(project),
+        project=_name_of(project),
     )
 
 
@@ -107,8 +109,8 @@ def _metadata_of(project: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """The files of a dist-info: tests ask for their own version, and plugins are found by entry points."""
     table = project.get("project")
     table = table if isinstance(table, dict) else {}
-    name, version = table.get("name"), table.get("version", "0")
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or not _NAME.fullmatch(str(version)):
+    name, version = _name_of(project), table.get("version", "0")
+    if not name or not _NAME.fullmatch(str(version)):
         return ()
     groups = {"console_scripts": table.get("scripts"), **_tables(table.get("entry-points"))}
     lines = []
@@ -123,6 +125,12 @@ def _metadata_of(project: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
         (f"{place}/entry_points.txt", "\n".join(lines) + "\n"),
         (f"{place}/INSTALLER", "remit\n"),
     )
+
+
+def _name_of(project: Mapping[str, Any]) -> str:
+    table = project.get("project")
+    name = table.get("name") if isinstance(table, dict) else None
+    return name if isinstance(name, str) and _NAME.fullmatch(name) else ""
 
 
 def _tables(value: object) -> dict[str, Mapping[str, Any]]:

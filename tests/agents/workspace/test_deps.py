@@ -130,6 +130,17 @@ def test_an_empty_list_is_prepared_without_a_package(store: Store, monkeypatch: 
         assert checkout.run(["python3", "-c", script]).text == "1.2 1\n"
 
 
+def test_a_released_copy_of_the_project_itself_is_taken_out_again() -> None:
+    """Seen with Pygments: pytest wants it, and its own tests then ran against the release."""
+    (wanted,) = wanted_of(
+        {"pyproject.toml": b'[project]\nname = "Pygments"\ndependencies = ["a"]\n'}, salt=""
+    )
+    script = deps._python_script(wanted)
+    assert script.index(" pip install ") < script.index(" pip uninstall --quiet --yes Pygments\n")
+    (nameless,) = wanted_of({"requirements.txt": b"a\n"}, salt="")
+    assert "uninstall" not in deps._python_script(nameless)
+
+
 @pytest.mark.bwrap
 @pytest.mark.skipif(probe() not in (SandboxTier.A, SandboxTier.B), reason="needs namespaces")
 def test_a_step_that_fails_says_why_and_may_be_tried_again(store: Store) -> None:
