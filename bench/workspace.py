@@ -90,7 +90,7 @@ def _stacks(store: Store, commit: str, place: Path) -> Iterable[Measured]:
     sets = _change_sets(store, commit, max(STACKS))
     tree = place / "merging"
     store.git("worktree", "add", "--quiet", "--detach", str(tree), commit)
-    times = count(AT + 1_000)
+    times = count(store.commit_time(commit) + 1_000)
     for size in STACKS:
         yield compared(
             f"stack of {size} / git merge in a worktree",
@@ -140,7 +140,7 @@ def _change_sets(store: Store, commit: str, many: int) -> list[str]:
         lines.insert((number + 1) * (len(lines) // (many + 2)), b"# set %d" % number)
         contents[shared] = b"\n".join(lines)
         contents |= {f"added/{number}-{n}.txt": b"new\n" for n in range(3)}
-        sets.append(_committed(store, commit, contents, AT + 10 + number))
+        sets.append(_committed(store, commit, contents, store.commit_time(commit) + 10 + number))
     return sets
 
 

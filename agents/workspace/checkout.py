@@ -325,7 +325,9 @@ class Workspace(AbstractContextManager["Workspace"]):
             problems = why_not_published(changes, read, self._rules)
             if problems:
                 return PublishRefused(problems)
-            commit = store.commit(snapshot, (start,), message=message, at=at)
+            # Never older than what it stands on: merges would have to walk all history then.
+            date = max(at, store.commit_time(start) + 1)
+            commit = store.commit(snapshot, (start,), message=message, at=date)
             store.keep_ref("changesets", changeset_id, commit)
             return WorkPublished(commit, tuple(change.path for change in changes))
 

@@ -17,7 +17,7 @@ from django.conf import settings
 from agents.errors import GitError, LostRef, MergeConflict
 from agents.workspace.git_command import GitAnswer, git_environment, run_git
 from agents.workspace.importing import Imported, import_into
-from agents.workspace.merging import ABSENT, Difference, read_differences, read_merge
+from agents.workspace.merging import ABSENT, Difference, History, read_differences, read_merge
 from agents.workspace.names import name_bytes, name_text
 
 MAIN = "refs/heads/main"
@@ -177,14 +177,18 @@ class Store:
         known = self.find(ref)
         if known is not None:
             return known
-        times = self._times([base, *commits])
-        current, newest = base, times[0]
-        for commit, time in zip(commits, times[1:], strict=True):
+        history = self._history(base, commits)
+        current = base
+        for commit in commits:
+            if history.holds(current, commit):
+                continue
+            if history.holds(commit, current):
+                current = commit
+                continue
             # A date older than its parents makes git walk all history to find a merge base.
-            date = max(at, newest + 1, time + 1)
-            merged = self.merge(current, commit, message=f"Stack {commit}\n", at=date)
-            if merged != current:
-                newest = time if merged == commit else date
+            date = max(at, history.time(current) + 1, history.time(commit) + 1)
+            merged = self._merged(current, commit, message=f"Stack {commit}\n", at=date)
+            history.add(merged, date, (current, commit))
             current = merged
         with contextlib.suppress(LostRef):  # another worker kept the same commit first
             self.move((ref, current, None))
@@ -195,16 +199,7 @@ class Store:
         base = self.git("merge-base", ours, theirs, codes=(0, 1)).out.decode().split("\n")[0]
         if base in (ours, theirs):  # one is an ancestor of the other
             return theirs if base == ours else ours
-        # Bare and away from any directory, so that no .gitattributes of a working tree takes part.
-        answer = self.git(
-            "merge-tree", "--write-tree", "--messages", "-z", ours, theirs,
-            codes=(0, 1), config={"core.bare": "true"},
-        )  # fmt: skip
-        tree, conflict = read_merge(answer.out)
-        if answer.code == 1:
-            paths = tuple(name_text(path) for path in conflict.paths)
-            raise MergeConflict(paths, conflict.messages, theirs)
-        return self.commit(tree, (ours, theirs), message=message, at=at)
+        return self._merged(ours, theirs, message=message, at=at)
 
     def commit(self, tree: str, parents: Sequence[str], *, message: str, at: int) -> str:
         """A commit whose id depends on its arguments alone."""
@@ -288,6 +283,26 @@ class Store:
             keep_open=keep_open,
             seconds_max=seconds_max,
         )
+
+    def _history(self, base: str, commits: Sequence[str]) -> History:
+        wanted = [base, *commits]
+        wrong = [commit for commit in wanted if not _COMMIT_ID.fullmatch(commit)]
+        if wrong:
+            raise GitError(f"not a full commit id: {wrong[0]!r}")
+        shape = ("--no-commit-header", "--format=%H %ct %P")
+        return History(self.git("rev-list", *shape, *wanted, "--not", f"{base}^@").out)
+
+    def _merged(self, ours: str, theirs: str, *, message: str, at: int) -> str:
+        # Bare and away from any directory, so that no .gitattributes of a working tree takes part.
+        answer = self.git(
+            "merge-tree", "--write-tree", "--messages", "-z", ours, theirs,
+            codes=(0, 1), config={"core.bare": "true"},
+        )  # fmt: skip
+        tree, conflict = read_merge(answer.out)
+        if answer.code == 1:
+            paths = tuple(name_text(path) for path in conflict.paths)
+            raise MergeConflict(paths, conflict.messages, theirs)
+        return self.commit(tree, (ours, theirs), message=message, at=at)
 
     def _times(self, commits: Sequence[str]) -> list[int]:
         out = self.git(

@@ -85,6 +85,8 @@ def import_into(store: Store, source: str | Path, *, field: str = "from") -> Imp
             code="empty_repository",
         )  # fmt: skip
     commit = store.rev("refs/heads/main")
+    # With it a merge base is found without walking all history, whatever the dates of the commits.
+    store.git("commit-graph", "write", "--reachable", seconds_max=IMPORT_SECONDS_MAX)
     files = store.tree_files(commit)
     return Imported(commit, branch, len(files), sum(file.size for file in files), warnings_of(store, commit))
 

@@ -28,6 +28,42 @@ class Difference:
     new_blob: str
 
 
+class History:
+    """The commits that a stack is made of, and which of them hold which: asked of git once, then known here.
+
+    Only what the base's parents do not hold is listed; a commit that is not listed is older than the base.
+    """
+
+    def __init__(self, listed: bytes) -> None:
+        self._time: dict[str, int] = {}
+        self._parents: dict[str, tuple[str, ...]] = {}
+        for line in listed.decode().splitlines():
+            commit, time, *parents = line.split()
+            self._time[commit] = int(time)
+            self._parents[commit] = tuple(parents)
+
+    def add(self, commit: str, time: int, parents: tuple[str, ...]) -> None:
+        self._time.setdefault(commit, time)
+        self._parents.setdefault(commit, parents)
+
+    def time(self, commit: str) -> int:
+        return self._time[commit]
+
+    def holds(self, newer: str, older: str) -> bool:
+        """Whether `older` is in the history of `newer`, or is the same."""
+        if older not in self._time:
+            return True
+        seen, left = set(), [newer]
+        while left:
+            commit = left.pop()
+            if commit == older:
+                return True
+            if commit not in seen:
+                seen.add(commit)
+                left += self._parents.get(commit, ())
+        return False
+
+
 def read_merge(answer: bytes) -> tuple[str, Conflict]:
     """The tree and the conflict, empty when the merge was clean."""
     fields = answer.split(b"\0")
