@@ -6,7 +6,7 @@ import difflib
 import os
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cryptography.fernet import Fernet
@@ -151,20 +151,8 @@ class Plane:
         plane = cls(
             production=production,
             data_dir=data_dir,
-            secret_key=read("REMIT_SECRET_KEY", _secret, "")
-            or _kept(
-                data_dir, "secret-key", "REMIT_SECRET_KEY", lambda: secrets.token_urlsafe(48), production
-            ),
-            connector_keys=read("REMIT_CONNECTOR_KEYS", _fernet_keys, ())
-            or (
-                _kept(
-                    data_dir,
-                    "connector-key",
-                    "REMIT_CONNECTOR_KEYS",
-                    lambda: Fernet.generate_key().decode(),
-                    production,
-                ),
-            ),
+            secret_key=read("REMIT_SECRET_KEY", _secret, ""),
+            connector_keys=read("REMIT_CONNECTOR_KEYS", _fernet_keys, ()),
             debug=read("REMIT_DEBUG", flag, False),
             process=read("REMIT_PROCESS", one_of("web", "worker", "command"), "command"),
             allowed_hosts=read("REMIT_ALLOWED_HOSTS", listed, cls.allowed_hosts),
@@ -204,7 +192,7 @@ class Plane:
             ),
         )
         _refuse_contradictions(plane)
-        return plane
+        return _with_secrets(plane)
 
 
 def _refuse_unknown(env: Mapping[str, str]) -> None:
@@ -237,6 +225,17 @@ def _refuse_contradictions(plane: Plane) -> None:
         )
 
 
+def _with_secrets(plane: Plane) -> Plane:
+    """Made only when every other value is in order: a start that is refused leaves nothing behind."""
+    return replace(
+        plane,
+        secret_key=plane.secret_key
+        or _kept(plane, "secret-key", "REMIT_SECRET_KEY", lambda: secrets.token_urlsafe(48)),
+        connector_keys=plane.connector_keys
+        or (_kept(plane, "connector-key", "REMIT_CONNECTOR_KEYS", lambda: Fernet.generate_key().decode()),),
+    )
+
+
 def _secret(text: str) -> str:
     if len(text) < SECRET_CHARACTERS_MIN:
         raise ValueError(
@@ -259,12 +258,12 @@ def _fernet_keys(text: str) -> tuple[str, ...]:
     return keys
 
 
-def _kept(data_dir: Path, name: str, variable: str, make: Callable[[], str], production: bool) -> str:
+def _kept(plane: Plane, name: str, variable: str, make: Callable[[], str]) -> str:
     """A secret that is made at the first start and kept in the data folder, readable by its owner alone."""
-    if production:
+    if plane.production:
         raise SettingError(variable, "production needs a value of its own", "Set it in the environment")
-    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = data_dir / name
+    plane.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = plane.data_dir / name
     try:
         kept = path.read_text(encoding="ascii").strip()
     except FileNotFoundError:
