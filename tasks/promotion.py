@@ -16,12 +16,13 @@ from tasks.errors import IllegalMove
 from tasks.events import record, write_receipt
 from tasks.fence import make_due
 from tasks.models import Candidate, Change, Trunk
-from tasks.states import CandidateState, ChangeState
+from tasks.states import CHANGE_MOVES, CandidateState, ChangeState
 from tasks.transitions import locked_change, move_candidate, move_change
 from tenants.audit import note
 from tenants.models import User
 
 TRUNKS_INDEXED_MAX = 20  # in one sweep
+PROMOTED_FROM = (ChangeState.READY, ChangeState.COMPOSING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +49,7 @@ def promote(candidate: Candidate, *, by: User | None, now: datetime) -> Promoted
     settle_trunk(project_id, now=now)
     candidate.refresh_from_db()
     if candidate.state != CandidateState.PROMOTED:
-        # Said before the ref moves: whoever mends a crash then knows who promoted.
-        Candidate.objects.filter(pk=candidate.pk).update(promoted_by=by)
+        _announce(candidate, by=by)
         store = store_for(project_id)
         try:
             if candidate.commit != candidate.base_commit:
@@ -112,24 +112,44 @@ def _may_be_promoted(candidate: Candidate) -> None:
         return
     if candidate.state != CandidateState.PASSED or candidate != newest:
         raise IllegalMove(candidate, CandidateState.PROMOTED)
-    if change.state not in (ChangeState.READY, ChangeState.COMPOSING):
+    if change.state not in PROMOTED_FROM:
         raise IllegalMove(change, ChangeState.PROMOTED)
 
 
 @transaction.atomic
+def _announce(candidate: Candidate, *, by: User | None) -> None:
+    """The last look before the ref moves: what was cancelled or sent back since it was read stays out of main.
+
+    Says who promotes, so that whoever mends a crash knows it. Raises IllegalMove.
+    """
+    locked_change(candidate.change_id)
+    fresh: Candidate = Candidate.objects.select_related("change").get(pk=candidate.pk)
+    _may_be_promoted(fresh)
+    if fresh.state != CandidateState.PROMOTED:
+        Candidate.objects.filter(pk=fresh.pk).update(promoted_by=by)
+
+
+@transaction.atomic
 def _write_rows(candidate: Candidate, *, now: datetime) -> None:
-    """The second of two promoters finds the rows written, and writes nothing."""
+    """Main holds the commit: the rows follow, whatever became of the Change since `_announce`.
+
+    The second of two promoters finds the rows written, and writes nothing. A Candidate put aside meanwhile
+    stays so: its Change is composed anew, on a main that has its work already.
+    """
     change = locked_change(candidate.change_id)
     fresh: Candidate = Candidate.objects.get(pk=candidate.pk)
     if fresh.state == CandidateState.PROMOTED:
         candidate.refresh_from_db()
         return
-    by = fresh.promoted_by
     generation = _advance(change.project_id, old=fresh.base_commit, new=fresh.commit, now=now)
+    if fresh.state != CandidateState.PASSED:
+        candidate.refresh_from_db()
+        return
+    by, was = fresh.promoted_by, ChangeState(change.state)
     move_candidate(fresh, CandidateState.PROMOTED, because="promoted", now=now)
-    move_change(
-        change, ChangeState.PROMOTED, because="promoted", now=now, also={"work_key": "", "not_before": None}
-    )
+    if ChangeState.PROMOTED in CHANGE_MOVES[was]:
+        also = {"work_key": "", "not_before": None}
+        move_change(change, ChangeState.PROMOTED, because="promoted", now=now, also=also)
     detail = {
         "candidate": fresh.number,
         "from": fresh.base_commit,
@@ -138,6 +158,8 @@ def _write_rows(candidate: Candidate, *, now: datetime) -> None:
         "by": str(by.pk) if by else None,
     }
     reasons = ["by_person" if by else "by_project_rule", "every_criterion_passed"]
+    if was not in PROMOTED_FROM:
+        reasons.append(f"main_had_moved_when_{was}")
     write_receipt("promotion", "promoted", change=change, reasons=reasons, detail=detail, now=now)
     key = f"trunk.promoted:{fresh.pk}"
     record("trunk.promoted", change=change, data=detail, key=key, now=now)

@@ -58,7 +58,8 @@ CHANGE_MOVES: dict[ChangeState, frozenset[ChangeState]] = {
     # A person may reopen a failed Change: a Task again, or the plan.
     C.FAILED: frozenset({C.PLANNING, C.RUNNING, C.COMPOSING, C.CANCELLED}),
     C.PROMOTED: frozenset(),
-    C.CANCELLED: frozenset(),
+    # Only when main had moved already: the cancel came too late, and the Change says where its work is.
+    C.CANCELLED: frozenset({C.PROMOTED}),
 }
 assert CHANGE_MOVES.keys() == set(ChangeState)
 

@@ -8,6 +8,7 @@ import pytest
 from django.db import connection
 
 from agents.workspace.git import store_for
+from tasks.changes import cancel_change
 from tasks.errors import IllegalMove
 from tasks.models import Candidate, Change, DecisionReceipt, Event, Trunk
 from tasks.promotion import Promoted, Stale, promote, settle_trunk
@@ -137,6 +138,36 @@ def test_only_what_passed_is_promoted(project: Project, state: CandidateState) -
 
 def test_a_cancelled_change_is_not_promoted(project: Project) -> None:
     candidate = make_passed(project, state=ChangeState.CANCELLED)
+    with pytest.raises(IllegalMove):
+        promote(candidate, by=None, now=NOW)
+    assert main_of(project) == candidate.base_commit
+
+
+@pytest.mark.parametrize("state", [ChangeState.CANCELLED, ChangeState.RUNNING, ChangeState.FAILED])
+def test_what_main_holds_is_written_down_whatever_became_of_its_change(
+    project: Project, state: ChangeState
+) -> None:
+    """A cancel or a comment came between the ref and the rows: git has decided, and nobody may be stuck on it."""
+    crashed, next_one = make_passed(project, "one"), make_passed(project, "two")
+    store_for(project.pk).promote(crashed.commit, crashed.base_commit, crashed.pk)
+    Change.objects.filter(pk=crashed.change_id).update(state=state)
+    trunk = settle_trunk(project.pk, now=NOW)
+    assert (trunk.commit, trunk.generation) == (crashed.commit, 2)
+    crashed.refresh_from_db()
+    assert crashed.state == CandidateState.PROMOTED
+    change = Change.objects.get(pk=crashed.change_id)
+    # What was cancelled too late is in main, and says so; what is worked on again goes on, on top of it.
+    too_late = state is ChangeState.CANCELLED
+    assert change.state == (ChangeState.PROMOTED if too_late else state)
+    receipt = DecisionReceipt.objects.get(kind="promotion", change=change)
+    assert receipt.reasons[-1] == f"main_had_moved_when_{state}"
+    assert promote(next_one, by=None, now=NOW) == Stale(crashed.commit)
+
+
+def test_a_change_cancelled_since_its_candidate_was_read_is_not_promoted(project: Project) -> None:
+    candidate = make_passed(project)
+    assert candidate.change.state == ChangeState.READY  # read, and kept on the object
+    cancel_change(Change.objects.get(pk=candidate.change_id), by=candidate.change.author, now=NOW)
     with pytest.raises(IllegalMove):
         promote(candidate, by=None, now=NOW)
     assert main_of(project) == candidate.base_commit
