@@ -121,7 +121,8 @@ def resume_change(change: Change, *, by: User, now: datetime) -> None:
         Change.objects.filter(pk=locked.pk).update(paused_at=None)
         record("change.resumed", change=locked, now=now)
         note(locked.organization, by, "change.resumed", locked.key)
-        if locked.not_before is not None:
+        # Whoever is at work keeps it: a paid answer that is on its way must not be asked for again.
+        if locked.not_before is not None and not locked.work_key:
             make_due(locked, now=now)
         for task in locked.tasks.filter(state=TaskState.READY):
             wake_task(task.pk)

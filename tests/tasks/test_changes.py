@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from uuid import uuid4
 
 import pytest
@@ -143,6 +144,25 @@ def test_a_paused_change_starts_nothing_new(project: Project, ana: User) -> None
     pause_change(change, by=ana, now=NOW)
     assert take_work(change.pk, now=NOW) is None
     assert Event.objects.filter(change=change, kind="change.paused").count() == 1
+    resume_change(change, by=ana, now=NOW)
+    assert take_work(change.pk, now=NOW) is not None
+
+
+def test_a_pause_takes_nothing_from_whoever_is_at_work(project: Project, ana: User) -> None:
+    """What runs goes on: a planner's question that was paid is not asked again after a pause."""
+    change = make_change(project, state=ChangeState.PLANNING, not_before=NOW)
+    hold = take_work(change.pk, now=NOW)
+    assert hold is not None
+    pause_change(change, by=ana, now=NOW)
+    resume_change(change, by=ana, now=NOW)
+    assert take_work(change.pk, now=NOW) is None
+    with hold.writing():
+        pass
+
+
+def test_what_waited_for_its_next_try_is_due_after_a_pause(project: Project, ana: User) -> None:
+    later = NOW + timedelta(minutes=5)
+    change = make_change(project, state=ChangeState.PLANNING, not_before=later, paused_at=NOW)
     resume_change(change, by=ana, now=NOW)
     assert take_work(change.pk, now=NOW) is not None
 
