@@ -23,7 +23,7 @@ from agents.workspace.bubblewrap import Box, Mount
 from agents.workspace.launcher import LANDLOCK_VERSION_MIN, landlock_version
 from agents.workspace.limits import MEBIBYTE, Limits
 from agents.workspace.output import Spool, clean
-from agents.workspace.sandbox import SandboxTier, give, probe, run
+from agents.workspace.sandbox import SandboxTier, give, probe, probe_in_full, run
 from agents.workspace.seccomp import filter_program
 from agents.workspace.starting import sandbox_owner
 from routing.words import EndReason
@@ -32,6 +32,17 @@ A, B, C, D = SandboxTier
 pytestmark = pytest.mark.bwrap
 SECRET = "the-secret-of-the-host"
 needs_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="system call numbers of x86-64")
+
+
+@pytest.fixture(autouse=True)
+def only_what_this_host_can(request: pytest.FixtureRequest) -> None:
+    """Better tiers than the probed one do not work here; without namespaces only tier C's own cases run."""
+    parameters = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+    wanted = parameters.get("tier", A)
+    if wanted is C and landlock_version() < LANDLOCK_VERSION_MIN:
+        pytest.skip("this kernel has no Landlock that is new enough")
+    if wanted in (A, B) and "place" in request.fixturenames and wanted < probe():
+        pytest.skip(f"this host has only tier {probe()}: {'; '.join(probe_in_full().reasons)}")
 
 
 @pytest.fixture
@@ -249,9 +260,11 @@ def tried(tier: SandboxTier, facts: tuple[tuple[str, str], ...]) -> dict[str, st
 @needs_x86
 @pytest.mark.parametrize("tier", [A, B, C])
 @pytest.mark.parametrize("what", ATTACKS)
-def test_an_attempt_to_get_out_is_held(host: dict[str, str], what: str, tier: SandboxTier) -> None:
-    if tier is C and landlock_version() < (6 if what.startswith("kill ") else LANDLOCK_VERSION_MIN):
-        pytest.skip("this kernel has no Landlock that is new enough")
+def test_an_attempt_to_get_out_is_held(
+    place: Path, host: dict[str, str], what: str, tier: SandboxTier
+) -> None:
+    if tier is C and what.startswith("kill ") and landlock_version() < 6:
+        pytest.skip("Landlock keeps signals in from version 6 on")
     assert tried(tier, tuple(host.items()))[what].startswith("held: ")
 
 
