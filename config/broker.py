@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,24 +25,23 @@ log = structlog.get_logger(__name__)
 UNFINISHED = ".part"
 
 
-class Channel(filesystem.Channel):  # type: ignore[misc]  # kombu has no types
+class Channel(filesystem.Channel):
     """Messages and tables are written beside their place and moved into it."""
 
-    def _put(self, queue: str, payload: Any, **kwargs: Any) -> None:  # noqa: ARG002  # kombu's signature
+    def _put(self, queue: str, payload: dict[str, Any], **kwargs: Any) -> None:  # type: ignore[override]  # noqa: ARG002  # as kombu has it
         # Names sort by time: the oldest message is taken first.
-        name = f"{filesystem.monotonic() * 1000:.0f}_{uuid4()}.{queue}.msg"
+        name = f"{time.monotonic() * 1000:.0f}_{uuid4()}.{queue}.msg"
         _write_whole(Path(self.data_folder_out) / name, dumps(payload))
 
-    def _get(self, queue: str) -> Any:
+    def _get(self, queue: str) -> dict[str, Any]:  # type: ignore[override]  # kombu's two layers disagree
         while True:
             try:
                 return super()._get(queue)
-            except (
-                json.JSONDecodeError
-            ):  # left by a crash or another program: a nudge lost, and the beat finds it
+            except json.JSONDecodeError:
+                # Left by a crash or another program: a nudge is lost, and the sweep finds its row.
                 log.warning("an unreadable message was dropped", queue=queue)
 
-    def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
+    def _queue_bind(self, exchange: str, routing_key: str | None, pattern: str | None, queue: str) -> None:
         self.control_folder.mkdir(exist_ok=True)
         wanted = filesystem.exchange_queue_t(routing_key or "", pattern or "", queue or "")
         with self._alone():

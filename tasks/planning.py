@@ -43,9 +43,7 @@ def plan_change(hold: WorkHold) -> None:
     wanted, refused = prompt, PlanRefused(())
     for attempt in range(1, PLAN_ANSWERS_MAX + 1):
         try:
-            answer = ask_role(
-                change, PLANNER, wanted, now=timezone.now(), hold=hold, attempt=attempt
-            )
+            answer = ask_role(change, PLANNER, wanted, now=timezone.now(), hold=hold, attempt=attempt)
         except StopRun as stop:
             stop_work(hold, "planning", stop, now=timezone.now())
             return

@@ -16,7 +16,7 @@ from tasks.attempts.choice import history_of
 from tasks.errors import NotStopped
 from tasks.funding import budget_of, stop_change
 from tasks.models import Change, Reopening, Task
-from tasks.raises import preview_raise, raise_budget
+from tasks.raises import Raised, preview_raise, raise_budget
 from tasks.states import ChangeState, TaskState
 from tasks.stops import stop_detail
 from tasks.windows import reopen_task, resume_stops
@@ -61,7 +61,7 @@ def state_of(task: Task) -> str:
 
 def lift(
     change: Change, by: User, *, to: Usd | int = FIVE, kind: MeterKind = MeterKind.CHANGE, key: str = "k"
-):  # type: ignore[no-untyped-def]  # a test's shorthand
+) -> Raised:
     return raise_budget(change=change, kind=kind, to=to, by=by, reason="more", key=key, now=LATER)
 
 

@@ -88,7 +88,9 @@ def test_the_same_start_gives_the_same_packet_an_hour_later(world: World) -> Non
     """Rows 204, 205, example 18b: a lost worker's successor is told exactly the same."""
     task = world.task(resources=["api.ts"])
     world.play(*writes("api.ts"))
-    lost = begin(take(task.pk, owner="gone", now=world.clock.now()), clock=world.clock)
+    taken = take(task.pk, owner="gone", now=world.clock.now())
+    assert taken is not None
+    lost = begin(taken, clock=world.clock)
     assert lost is not None
     TaskRun.objects.filter(pk=lost.run.pk).update(lease_until=world.clock.now(), owner="gone")
     watch_runs(world.clock.now())
