@@ -46,7 +46,7 @@
   document.addEventListener("click", (event) => {
     const target = event.target.closest("[data-copy], [data-keys]");
     // Open popovers close when one clicks elsewhere.
-    all("details.why[open], details.account[open]").forEach((open) => {
+    all("details.why[open], details.ask[open], details.account[open]").forEach((open) => {
       if (!open.contains(event.target)) open.open = false;
     });
     if (!target) return;
@@ -63,10 +63,41 @@
 
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;
-    all("details.why[open], details.account[open]").forEach((open) => {
+    all("details.why[open], details.ask[open], details.account[open]").forEach((open) => {
       open.open = false;
       open.querySelector("summary").focus();
     });
+  });
+
+  // ---- a region that was drawn anew keeps what a person had opened, ticked, typed or focused
+  const nameOf = (element, index) => element.id || `${element.tagName}-${element.name || ""}-${element.value || ""}-${
+    element.querySelector?.("summary")?.textContent || element.getAttribute("href") || index}`;
+  const named = (region, selector) => [...region.querySelectorAll(selector)].map((one, index) => [nameOf(one, index), one]);
+  let kept = null;
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    const region = event.detail.target;
+    if (region?.id !== "live" || event.detail.xhr?.status !== 200) return;
+    const focused = region.contains(document.activeElement) ? document.activeElement : null;
+    kept = {
+      open: new Set(named(region, "details[open]").map(([name]) => name)),
+      ticked: new Set(named(region, "input:checked").map(([name]) => name)),
+      typed: new Map(named(region, "input[type=search]").map(([name, one]) => [name, one.value])),
+      focused: focused && named(region, focused.tagName).find(([, one]) => one === focused)?.[0],
+      tag: focused?.tagName,
+      current: region.querySelector("[data-row].current a[href]")?.getAttribute("href"),
+    };
+  });
+  document.addEventListener("htmx:afterSwap", () => {
+    const region = one("#live");
+    if (!kept || !region) return;
+    named(region, "details").forEach(([name, found]) => { if (kept.open.has(name)) found.open = true; });
+    named(region, "input[type=checkbox]").forEach(([name, found]) => { found.checked ||= kept.ticked.has(name); });
+    named(region, "input[type=search]").forEach(([name, found]) => { if (kept.typed.has(name)) found.value = kept.typed.get(name); });
+    if (kept.current) {
+      region.querySelector(`[data-row] a[href="${CSS.escape(kept.current)}"]`)?.closest("[data-row]").classList.add("current");
+    }
+    if (kept.focused) named(region, kept.tag).find(([name]) => name === kept.focused)?.[1].focus({ preventScroll: true });
+    kept = null;
   });
 
   // ---- times grow older while a page stays open; same words as the tag `when`

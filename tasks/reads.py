@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
-from django.db.models import Count, Prefetch, Q, QuerySet
+from django.db.models import Count, Max, Prefetch, Q, QuerySet, Sum
 
 from budgets.decisions import STOP_OF, MeterReading, Unit, unit_of
 from budgets.keys import MeterKind
@@ -29,6 +29,14 @@ if TYPE_CHECKING:
     Person = User | AnonymousUser
 
 SEARCH_CHARACTERS_MAX = 200
+EVENT_ID_DIGITS_MAX = 18
+# States that people ask for together. A budget stop waits for a person, as a plan and a candidate do.
+S = ChangeState
+GROUPS: Mapping[str, tuple[ChangeState, ...]] = {
+    "waiting": (S.BUDGET_BLOCKED, S.AWAITING_APPROVAL, S.READY, S.FAILED),
+    "working": (S.PLANNING, S.RUNNING, S.COMPOSING),
+    "ended": (S.PROMOTED, S.CANCELLED),
+}
 
 Row = TypeVar("Row", bound=TenantModel)
 
@@ -59,18 +67,29 @@ class ChangeFilter:
     """The filters of the Changes list, as they stand in its address."""
 
     state: str = ""
+    group: str = ""  # a few states together: waiting, working, ended
     project: UUID | None = None
+    author: str = ""  # an email address, or "me"
     text: str = ""
 
     @classmethod
     def parse(cls, query: Mapping[str, Any]) -> ChangeFilter:
+        group = str(query.get("group", ""))
+        if group and group not in GROUPS:
+            raise InvalidInput("group", f"{group[:40]!r} is no group", f"Use one of {', '.join(GROUPS)}.")
         state = str(query.get("state", ""))
         if state and state not in set(ChangeState):
             raise InvalidInput(
                 "state", f"{state[:40]!r} is no state", f"Use one of {', '.join(ChangeState)}."
             )
         text = str(query.get("q", ""))[:SEARCH_CHARACTERS_MAX].replace("\0", "").strip()
-        return cls(state=state, project=_uuid("project", query.get("project")), text=text)
+        return cls(
+            state=state,
+            group=group,
+            project=_uuid("project", query.get("project")),
+            author=str(query.get("author", ""))[:SEARCH_CHARACTERS_MAX].replace("\0", ""),
+            text=text,
+        )
 
 
 def changes_for(user: Person, wanted: ChangeFilter = ChangeFilter()) -> QuerySet[Change]:
@@ -80,6 +99,14 @@ def changes_for(user: Person, wanted: ChangeFilter = ChangeFilter()) -> QuerySet
     )
     if wanted.state:
         found = found.filter(state=wanted.state)
+    if wanted.group:
+        found = found.filter(state__in=GROUPS[wanted.group])
+    if wanted.author:
+        found = (
+            found.filter(author=user.pk)
+            if wanted.author == "me"
+            else found.filter(author__email=wanted.author)
+        )
     if wanted.project:
         found = found.filter(project_id=wanted.project)
     if wanted.text:
@@ -98,6 +125,23 @@ def change_for(user: Person, change_id: UUID) -> Change:
     tasks = Task.objects.prefetch_related("dependencies__on", "runs").select_related("blocked_by")
     found = changes_for(user).prefetch_related("criteria", Prefetch("tasks", tasks))
     return _one(found, change_id, "change")
+
+
+def change_pulse(user: Person, change_id: UUID) -> tuple[object, ...]:
+    """What moves when there is something new to see on a Change's page; few rows, for polls. Raises NotVisible."""
+    change: Change = _one(Change.objects.visible_to(user), change_id, "change")
+    meter = Meter.objects.of_organization(change.organization_id).filter(
+        kind=MeterKind.CHANGE, subject=str(change_id)
+    )
+    runs = TaskRun.objects.of_organization(change.organization_id).filter(task__change=change)
+    return (
+        change.state,
+        change.paused_at,
+        change.updated_at,
+        change.events.aggregate(last=Max("pk"))["last"],
+        *meter.values_list("limit_usd", "spent_usd", "held_usd"),
+        *runs.aggregate(calls=Sum("calls"), cost=Sum("cost")).values(),
+    )
 
 
 def task_for(user: Person, task_id: UUID) -> Task:
@@ -160,6 +204,23 @@ def events_of(change: Change, *, after: int = 0) -> QuerySet[Event]:
     return found
 
 
+def charges_of(change: Change) -> list[tuple[datetime, Usd]]:
+    """Every closed charge of a Change in order of time, unknown ones at their worst case."""
+    closed = Reservation.objects.of_organization(change.organization_id).filter(
+        change_id=change.pk, closed_at__isnull=False
+    )
+    rows = closed.order_by("closed_at", "pk").values_list("closed_at", "usd")
+    return [(at, usd) for at, usd in rows.iterator() if at is not None and usd]
+
+
+def event_id(said: str | None) -> int:
+    """Where to read on in the events; 0 is the beginning. Raises `InvalidInput`."""
+    text = said or "0"
+    if not (text.isascii() and text.isdecimal() and len(text) <= EVENT_ID_DIGITS_MAX):
+        raise InvalidInput("after", "is no whole number", "Use the id of the last event you saw.")
+    return int(text)
+
+
 def latest_checks(changes: Iterable[Change]) -> dict[UUID, dict[int, Check]]:
     """The newest evidence of each Change: criterion position to Check of its latest Candidate that has any."""
     found: dict[UUID, dict[int, Check]] = {}
@@ -198,6 +259,10 @@ class MeterFigures:
     held: Usd | int
     left: Usd | int | None
     ends_at: datetime | None
+
+    @property
+    def is_held(self) -> bool:
+        return bool(self.held.micro if isinstance(self.held, Usd) else self.held)
 
     @property
     def bar(self) -> MoneyBar:

@@ -65,6 +65,12 @@ class RaiseInput(Shape):
         help_text='US dollars, such as "7.50"; for daily_calls a whole number of calls; null: unlimited.',
     )
     reason = serializers.CharField(required=False, allow_blank=True, default="")
+    expires_at = serializers.DateTimeField(
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="When the limit of now returns; null: it stays.",
+    )
 
 
 class ReasonInput(Shape):

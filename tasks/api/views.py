@@ -27,6 +27,7 @@ from tasks.planning import approve_plan
 from tasks.promotion import promote
 from tasks.raises import preview_raise, raise_budget
 from tasks.reopening import send_back
+from tasks.states import ChangeState
 from tasks.wanted import read_wanted
 from tasks.windows import reopen_task
 from tenants.access import project_for, require_role
@@ -75,7 +76,14 @@ class ChangeList(ListAPIView[Change]):
         operation_id="changes_list",
         tags=["changes"],
         parameters=[
-            OpenApiParameter("state", str, description="only in this state"),
+            OpenApiParameter("state", str, enum=list(ChangeState), description="only in this state"),
+            OpenApiParameter(
+                "group",
+                str,
+                enum=list(reads.GROUPS),
+                description="only what waits for a person, is worked on, or has ended",
+            ),
+            OpenApiParameter("author", str, description="only of this email address; me: only my own"),
             OpenApiParameter("project", UUID, description="only of this project"),
             OpenApiParameter("q", str, description="part of the title, or the number"),
         ],
@@ -207,6 +215,7 @@ class RaiseList(ChangeAct):
             by=_person(request),
             reason=wanted["reason"],
             key=_key(request),
+            expires_at=wanted["expires_at"],
             now=timezone.now(),
         )
         answer = {"reopened": raised.reopened, "money": reads.money_of([change])[change.pk]}
@@ -286,7 +295,7 @@ class EventList(Below):
     )
     def get(self, request: Request, change_id: UUID) -> Response:
         change = reads.change_for(request.user, change_id)
-        return self.page(reads.events_of(change, after=_whole(request, "after")))
+        return self.page(reads.events_of(change, after=reads.event_id(request.query_params.get("after"))))
 
 
 class CandidateList(Below):
@@ -450,10 +459,3 @@ def _person(request: Request) -> User:
 def _key(request: Request) -> str:
     """The client's own key, so that its repetition is known to the ledger too; else a fresh one."""
     return request.headers.get(KEY_HEADER) or f"api-{uuid4()}"
-
-
-def _whole(request: Request, name: str) -> int:
-    said = request.query_params.get(name, "0")
-    if not (said.isascii() and said.isdecimal() and len(said) <= 18):
-        raise InvalidInput(name, "is no whole number", "Use the id of the last event you saw.")
-    return int(said)

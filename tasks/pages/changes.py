@@ -1,4 +1,4 @@
-"""Browser: the list of Changes, a new one, one Change with everything that it waits for, its plan."""
+"""Browser: a new Change, one Change with everything that it waits for, its plan, its history."""
 
 from __future__ import annotations
 
@@ -8,47 +8,28 @@ from uuid import UUID
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_GET, require_http_methods
 
 from tasks import reads
-from tasks.changes import cancel_change, pause_change, resume_change, retry_change, start_draft, submit_change
+from tasks.changes import submit_change
 from tasks.models import Change
 from tasks.pages.forms import ChangeForm, PlanForm
-from tasks.pages.live import mark_of, show
-from tasks.pages.panels import change_panels, criteria_strip
+from tasks.pages.lists import projects_of
+from tasks.pages.live import has_seen, mark_of, nothing_new, show
+from tasks.pages.panels import change_panels
+from tasks.pages.receipts import receipt_row
 from tasks.planning import approve_plan, estimate_plan, plan_on
 from tasks.states import ChangeState
 from tasks.wanted import read_wanted
 from tenants.access import project_for, require_role, role_of
 from tenants.errors import InvalidInput
 from tenants.forms import attempt
-from tenants.models import Project, Role, User
+from tenants.models import Role, User
 
-ROWS_PER_PAGE = 30
-
-
-@require_GET
-@login_required
-def change_list(request: HttpRequest) -> HttpResponse:
-    """All Changes that a person may see, with filters in the address."""
-    wanted = reads.ChangeFilter.parse(request.GET)
-    page = Paginator(reads.changes_for(request.user, wanted), ROWS_PER_PAGE).get_page(request.GET.get("page"))
-    changes = list(page.object_list)
-    money, checks = reads.money_of(changes), reads.latest_checks(changes)
-    rows = [(change, money[change.pk], criteria_strip(change, checks)) for change in changes]
-    context = {
-        "rows": rows,
-        "page": page,
-        "wanted": wanted,
-        "states": list(ChangeState),
-        "projects": _projects(request),
-    }
-    facts = [(c.pk, c.state, c.paused_at, c.updated_at, m.spent, m.held, strip) for c, m, strip in rows]
-    return show(request, "tasks/change_list.html", context, mark=mark_of(*facts))
+EVENTS_PER_PAGE = 100
 
 
 @require_http_methods(["GET", "POST"])
@@ -74,7 +55,7 @@ def change_new(request: HttpRequest, project_id: UUID) -> HttpResponse:
 @login_required
 def change_choose(request: HttpRequest) -> HttpResponse:
     """Which project the new Change is for; straight on when there is only one."""
-    projects = _projects(request)
+    projects = projects_of(request)
     if len(projects) == 1:
         return redirect("change-new", projects[0].pk)
     return render(request, "tasks/change_choose.html", {"projects": projects})
@@ -83,40 +64,33 @@ def change_choose(request: HttpRequest) -> HttpResponse:
 @require_GET
 @login_required
 def change_detail(request: HttpRequest, change_id: UUID) -> HttpResponse:
+    mark = mark_of(*reads.change_pulse(request.user, change_id))
+    if has_seen(request, mark):
+        return nothing_new()
     change = reads.change_for(request.user, change_id)
     panels = change_panels(change, now=timezone.now())
     context = {"change": change, "role": role_of(request.user, change.organization_id), **panels.as_context()}
-    return show(request, "tasks/change_detail.html", context, mark=panels.mark)
+    return show(request, "tasks/change_detail.html", context, mark=mark)
 
 
-@require_POST
+@require_GET
 @login_required
-def change_act(request: HttpRequest, change_id: UUID, act: str) -> HttpResponseRedirect:
-    """Start, pause, resume, cancel or retry. The address names the act; the service knows its rules."""
-    change = _change(request, change_id, Role.MEMBER)
-    now, person = timezone.now(), _person(request)
-    match act:
-        case "start":
-            start_draft(change, by=person, now=now)
-        case "pause":
-            pause_change(change, by=person, now=now)
-        case "resume":
-            resume_change(change, by=person, now=now)
-        case "cancel":
-            cancel_change(change, by=person, now=now)
-        case _:
-            retry_change(change, by=person, key=f"page-{change.pk}-{now.timestamp()}", now=now)
-    messages.success(request, f"{change.key}: {DONE_WORDS[act]}.")
-    return redirect("change", change.pk)
-
-
-DONE_WORDS = {
-    "start": "handed over",
-    "pause": "paused; what runs goes on to its end",
-    "resume": "goes on",
-    "cancel": "cancelled",
-    "retry": "is tried again",
-}
+def change_history(request: HttpRequest, change_id: UUID) -> HttpResponse:
+    """Every event, newest first, with the decisions and their reasons beside."""
+    change = reads.change_for(request.user, change_id)
+    before = reads.event_id(request.GET.get("before"))
+    events = reads.events_of(change).select_related("run").order_by("-id")
+    if before:
+        events = events.filter(pk__lt=before)
+    shown = list(events[: EVENTS_PER_PAGE + 1])
+    context = {
+        "change": change,
+        "events": shown[:EVENTS_PER_PAGE],
+        "more": shown[EVENTS_PER_PAGE - 1].pk if len(shown) > EVENTS_PER_PAGE else None,
+        "newest": not before,
+        "receipts": [receipt_row(each) for each in reads.receipts_of(change).filter(task__isnull=True)],
+    }
+    return render(request, "tasks/change_history.html", context)
 
 
 @require_http_methods(["GET", "POST"])
@@ -171,11 +145,6 @@ def _change(request: HttpRequest, change_id: UUID, at_least: Role) -> Change:
     change = reads.change_for(request.user, change_id)
     require_role(request.user, change.organization_id, at_least)
     return change
-
-
-def _projects(request: HttpRequest) -> list[Project]:
-    found = Project.objects.visible_to(request.user).filter(archived_at__isnull=True)
-    return list(found.select_related("organization").order_by("name"))
 
 
 def _person(request: HttpRequest) -> User:

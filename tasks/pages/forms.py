@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
 from django import forms
 from django.http import QueryDict
 
+from budgets.keys import MeterKind
+from budgets.limits import Limit, read_limit
 from tasks.pages.stops import METER_LABELS
 from tasks.raises import RAISABLE
 from tenants.errors import InvalidInput
@@ -89,17 +92,42 @@ class ChangeForm:
 
 
 class RaiseForm(forms.Form):
-    """A raise. `key` makes pressing the button twice one raise."""
+    """A raise. `key` makes pressing the button twice one raise; no limit at all is said, never left out."""
+
+    use_required_attribute = False  # an amount is needed only without the tick
 
     meter = forms.ChoiceField(label="Limit", choices=[(kind.value, METER_LABELS[kind]) for kind in RAISABLE])
     to = forms.CharField(
         label="New limit",
-        required=False,
         max_length=40,
-        help_text="US dollars such as 7.50. Empty: no limit at all.",
+        error_messages={"required": "Give an amount, or tick that there is no limit at all."},
+        help_text="US dollars such as 7.50; for calls a whole number.",
+        widget=forms.TextInput(attrs={"inputmode": "decimal", "autocomplete": "off"}),
+    )
+    unlimited = forms.BooleanField(label="No limit at all", required=False)
+    until = forms.DateField(
+        label="Only until",
+        required=False,
+        help_text="The end of this UTC day; then the limit of now returns.",
+        widget=forms.DateInput(attrs={"type": "date"}),
     )
     reason = forms.CharField(required=False, max_length=2_000, widget=forms.Textarea(attrs={"rows": 2}))
     key = forms.CharField(widget=forms.HiddenInput, max_length=100)
+
+    def clean(self) -> None:
+        super().clean()
+        if self.cleaned_data.get("unlimited"):
+            self.errors.pop("to", None)
+
+    def limit(self, kind: MeterKind) -> Limit:
+        """Raises `InvalidInput` for what is no limit."""
+        return (
+            None if self.cleaned_data["unlimited"] else read_limit(kind, self.cleaned_data["to"], field="to")
+        )
+
+    def expires_at(self) -> datetime | None:
+        day = self.cleaned_data["until"]
+        return datetime.combine(day + timedelta(days=1), time(), tzinfo=UTC) if day else None
 
 
 class ReasonForm(forms.Form):

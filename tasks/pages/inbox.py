@@ -16,8 +16,9 @@ from routing.words import MAX_ATTEMPTS_PER_TIER, Tier
 from tasks import reads
 from tasks.models import Change, Task, TaskRun
 from tasks.pages.live import mark_of, show
-from tasks.pages.stops import StopCard, stop_card
+from tasks.pages.stops import RefusedMeter, StopCard, WayOut, stop_card
 from tasks.states import ChangeState, RunState, TaskState
+from tenants.access import roles_of
 from tenants.models import Organization, User
 
 ROWS_MAX = 100
@@ -33,6 +34,16 @@ class Waiting:
     stop: StopCard | None = None
     task: Task | None = None
 
+    @property
+    def raise_first(self) -> WayOut | None:
+        """The raise that lifts the stop, with what it must at least be; None where a raise does not help."""
+        ways = self.stop.ways_out if self.stop else ()
+        return next((way for way in ways if way.act == "raise" and way.role == "admin"), None)
+
+    @property
+    def refused(self) -> RefusedMeter | None:
+        return self.stop.refused[0] if self.stop and self.stop.refused else None
+
 
 ORDER = ("budget", "replan", "plan", "promote", "failed")
 
@@ -43,7 +54,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
     changes = list(
         reads.changes_for(request.user).filter(state__in=WAITING).order_by("updated_at")[:ROWS_MAX]
     )
-    stopped = _stopped_tasks(cast(User, request.user), changes)
+    stopped = _stopped_tasks(request.user, changes)
     waiting = sorted(
         (_waiting(change, stopped.get(change.pk)) for change in changes),
         key=lambda row: ORDER.index(row.kind),
@@ -65,6 +76,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
         "running": [(run, Tier(run.tier).word) for run in running],
         "planning": planning,
         "months": months,
+        "roles": roles_of(cast(User, request.user)),
     }
     facts: list[Any] = [(row.change.pk, row.kind, row.change.updated_at) for row in waiting]
     facts += [(run.pk, run.calls, run.cost) for run in running]
@@ -85,13 +97,10 @@ def _waiting(change: Change, task: Task | None) -> Waiting:
             return Waiting(kind, change, stop_card(change.stop_limit, change.stop_detail), task)
 
 
-def _stopped_tasks(user: User, changes: list[Change]) -> dict[Any, Task]:
+def _stopped_tasks(user: reads.Person, changes: list[Change]) -> dict[Any, Task]:
     """The first stopped Task of each Change: the one that a person is sent to."""
-    rows = (
-        Task.objects.visible_to(user)
-        .filter(change__in=changes, state=TaskState.BLOCKED)
-        .exclude(stop_limit="")
-    )
+    rows = Task.objects.visible_to(user).filter(change__in=changes, state=TaskState.BLOCKED)
+    rows = rows.exclude(stop_limit="")
     return {task.change_id: task for task in rows.order_by("-position")}
 
 

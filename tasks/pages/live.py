@@ -18,8 +18,17 @@ def mark_of(*facts: object) -> str:
     return hashlib.sha256("\x1f".join(str(fact) for fact in facts).encode()).hexdigest()[:16]
 
 
+def has_seen(request: HttpRequest, mark: str) -> bool:
+    """Whether this is a poll of a page that shows this mark already."""
+    return request.headers.get("HX-Request") == "true" and request.GET.get(SEEN) == mark
+
+
+def nothing_new() -> HttpResponse:
+    return HttpResponse(status=NOTHING_NEW)
+
+
 def show(request: HttpRequest, template: str, context: Mapping[str, Any], *, mark: str) -> HttpResponse:
     """The page, with its mark as `mark`; to a poll that has seen this mark already, nothing."""
-    if request.headers.get("HX-Request") == "true" and request.GET.get(SEEN) == mark:
-        return HttpResponse(status=NOTHING_NEW)
+    if has_seen(request, mark):
+        return nothing_new()
     return render(request, template, {**context, "mark": mark})

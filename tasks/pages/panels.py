@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -12,14 +12,19 @@ from budgets.money import ZERO, Usd
 from routing.words import Tier
 from tasks import reads
 from tasks.models import Candidate, Change, Check, Criterion, Task, TaskRun
-from tasks.pages.live import mark_of
 from tasks.pages.stops import StopCard, stop_card
+from tasks.pages.stories import QUIET
 from tasks.pictures.graph import BOX_HEIGHT, BOX_WIDTH, Arrow, lay_out
+from tasks.pictures.timeline import BurnDown, burn_down
 from tasks.planning import estimate_plan, plan_on
 from tasks.states import ENDED_CHANGES, ChangeState
 
 EVENTS_SHOWN = 12
+# One charge is a step, no course.
+CHARGES_DRAWN_MIN = 2
 TITLE_IN_BOX_CHARACTERS = 24
+# The second line around a box that a limit stopped.
+RING = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,12 @@ class TaskGraph:
     arrows: tuple[tuple[Arrow[UUID], bool], ...]  # True: added later, by the integrate rule
     box_width: int = BOX_WIDTH
     box_height: int = BOX_HEIGHT
+    ring_width: int = BOX_WIDTH + 2 * RING
+    ring_height: int = BOX_HEIGHT + 2 * RING
+
+    @property
+    def has_late(self) -> bool:
+        return any(late for _, late in self.arrows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +93,8 @@ class ChangePanels:
     candidate: Candidate | None
     events: list[Any]
     estimate: tuple[Usd, Usd] | None
+    burn: BurnDown | None
     live: bool
-    mark: str
 
     def as_context(self) -> Mapping[str, Any]:
         return {each.name: getattr(self, each.name) for each in fields(self)}
@@ -93,19 +104,9 @@ def change_panels(change: Change, *, now: datetime) -> ChangePanels:
     money = reads.money_of([change])[change.pk]
     checks = reads.latest_checks([change]).get(change.pk, {})
     rows = tuple(_task_row(task) for task in change.tasks.all())
-    events = list(reads.events_of(change).reverse()[:EVENTS_SHOWN])
-    candidate = change.candidates.prefetch_related("checks").order_by("-number").first()
+    events = list(reads.events_of(change).exclude(kind__in=QUIET).reverse()[:EVENTS_SHOWN])
+    candidate = change.candidates.select_related("promoted_by").order_by("-number").first()
     meters = reads.meters_of(change, now=now)
-    facts = (
-        change.state,
-        change.paused_at,
-        change.updated_at,
-        events[0].pk if events else 0,
-        money.spent,
-        money.held,
-        [(row.state, row.run and (row.run.calls, row.run.cost), row.task.waiting_for) for row in rows],
-        candidate and (candidate.state, len(checks)),
-    )
     return ChangePanels(
         criteria=tuple(CriterionRow(each, checks.get(each.position)) for each in change.criteria.all()),
         tasks=rows,
@@ -117,8 +118,8 @@ def change_panels(change: Change, *, now: datetime) -> ChangePanels:
         candidate=candidate,
         events=events,
         estimate=_estimate(change),
+        burn=_burn(change, money, now=now),
         live=change.state not in ENDED_CHANGES,
-        mark=mark_of(*facts),
     )
 
 
@@ -132,6 +133,19 @@ def criteria_strip(change: Change, checks: Mapping[UUID, Mapping[int, Check]]) -
 def _estimate(change: Change) -> tuple[Usd, Usd] | None:
     plan = plan_on(change) if change.state == ChangeState.AWAITING_APPROVAL else None
     return estimate_plan(plan) if plan else None
+
+
+def _burn(change: Change, money: reads.Money, *, now: datetime) -> BurnDown | None:
+    """How the budget went down; while agents work, a third of the picture is what lies ahead."""
+    if money.limit is None or money.limit <= ZERO or change.state == ChangeState.DRAFT:
+        return None
+    charges = reads.charges_of(change)
+    if len(charges) < CHARGES_DRAWN_MIN:
+        return None
+    works = change.state in reads.GROUPS["working"]
+    until = now if works else charges[-1][0]
+    ahead = (until - change.created_at) / 2 if works else timedelta(0)
+    return burn_down(charges, limit=money.limit, start=change.created_at, end=until + ahead, now=until)
 
 
 def _task_row(task: Task) -> TaskRow:

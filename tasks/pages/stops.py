@@ -22,6 +22,15 @@ METER_LABELS: Mapping[str, str] = {
     "platform": "Whole deployment, this month",
 }
 
+STOP_LABELS: Mapping[str, str] = {
+    "change_budget": "this change's budget",
+    "project_budget": "the project's budget",
+    "user_budget": "the author's budget",
+    "monthly_budget": "the organization's budget",
+    "daily_call_cap": "the calls of today",
+    "max_attempts_per_tier": "attempts at every tier",
+}
+
 STOP_SENTENCES: Mapping[str, str] = {
     "change_budget": "The budget of this change has no room for the next call.",
     "project_budget": "The project's budget for this month has no room for the next call.",

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from django.urls import path, re_path
 
-from tasks.pages import candidates, changes, inbox, money, spend, work
+from tasks.pages import candidates, changes, inbox, lists, money, runs, spend, work
 
 urlpatterns = [
     path("", inbox.inbox, name="inbox"),
-    path("changes", changes.change_list, name="changes"),
+    path("changes", lists.change_list, name="changes"),
+    path("changes/act", lists.changes_act, name="changes-act"),
     path("changes/new", changes.change_choose, name="change-choose"),
     path("projects/<uuid:project_id>/changes/new", changes.change_new, name="change-new"),
     path("changes/<uuid:change_id>", changes.change_detail, name="change"),
     path("changes/<uuid:change_id>/plan", changes.change_plan, name="change-plan"),
+    path("changes/<uuid:change_id>/history", changes.change_history, name="change-history"),
     path("changes/<uuid:change_id>/raise", money.raise_limit, name="change-raise"),
     re_path(
         r"^changes/(?P<change_id>[0-9a-f-]{36})/(?P<act>start|pause|resume|cancel|retry)$",
-        changes.change_act,
+        lists.change_act,
         name="change-act",
     ),
     path("spend", spend.spend, name="spend"),
@@ -24,8 +26,10 @@ urlpatterns = [
     path("tasks/<uuid:task_id>", work.task_detail, name="task"),
     path("tasks/<uuid:task_id>/reopen", work.task_reopen, name="task-reopen"),
     path("tasks/<uuid:task_id>/send-back", work.task_send_back, name="task-send-back"),
-    path("runs/<uuid:run_id>", work.run_detail, name="run"),
-    path("runs/<uuid:run_id>/packet", work.packet_detail, name="packet"),
+    path("runs/<uuid:run_id>", runs.run_detail, name="run"),
+    path("runs/<uuid:run_id>/log", runs.run_log, name="run-log"),
+    path("runs/<uuid:run_id>/outputs/<int:position>", runs.run_output, name="run-output"),
+    path("runs/<uuid:run_id>/packet", runs.packet_detail, name="packet"),
     path("changesets/<uuid:changeset_id>/patch", candidates.changeset_patch, name="changeset-patch"),
     path("candidates/<uuid:candidate_id>", candidates.candidate_detail, name="candidate"),
     path("candidates/<uuid:candidate_id>/promote", candidates.candidate_promote, name="candidate-promote"),

@@ -1,4 +1,4 @@
-"""Browser: a Task with its attempts and receipts, one attempt on its time axis, two packets side by side."""
+"""Browser: a Task with its attempts, its receipts and what it changed; opening it again."""
 
 from __future__ import annotations
 
@@ -15,34 +15,24 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
 from agents import archive
-from agents.context.packet import compare, packet_from
-from agents.models import ModelCall, ToolCall
-from routing import escalate, route
 from routing.words import Tier
 from tasks import reads
 from tasks.display.diff import Patch, read_patch
 from tasks.models import ChangeSet, DecisionReceipt, Task, TaskRun
 from tasks.pages.forms import CommentForm, ReasonForm
 from tasks.pages.live import mark_of, show
+from tasks.pages.receipts import ReceiptRow, receipt_row
 from tasks.pages.stops import stop_card
-from tasks.pictures.timeline import Placed, Span, timeline
 from tasks.protected import is_protected
 from tasks.reopening import followers_of, send_back
-from tasks.states import RunState, TaskState
+from tasks.states import TaskState
 from tasks.stops import may_reopen_without_raising
 from tasks.windows import reopen_task
 from tenants.access import require_role, role_of
 from tenants.forms import attempt
 from tenants.models import Role, User
 
-SENTENCES = {**route.SENTENCES, **escalate.SENTENCES}
 OPEN_STATES = frozenset({TaskState.PENDING, TaskState.READY, TaskState.RUNNING, TaskState.BLOCKED})
-
-
-@dataclass(frozen=True, slots=True)
-class ReceiptRow:
-    receipt: DecisionReceipt
-    sentences: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +57,7 @@ def task_detail(request: HttpRequest, task_id: UUID) -> HttpResponse:
         "task": task,
         "change": task.change,
         "lanes": list(_lanes(runs, receipts, task.attempts_reset_at)),
-        "other_receipts": [_receipt(each) for each in receipts if each.run_id is None],
+        "other_receipts": [receipt_row(each) for each in receipts if each.run_id is None],
         "stop": stop_card(task.stop_limit, task.stop_detail),
         "may_reopen": _may_reopen(task.state, task.stop_limit, task.stop_detail),
         "changeset": changeset,
@@ -121,49 +111,6 @@ def _sent_back(task: Task, *, by: User, comment: str, key: str) -> Task:
     return task
 
 
-@require_GET
-@login_required
-def run_detail(request: HttpRequest, run_id: UUID) -> HttpResponse:
-    run = reads.run_for(request.user, run_id)
-    ours = run.task.change.organization_id
-    calls = list(ModelCall.objects.of_organization(ours).filter(run_id=run.pk).order_by("id"))
-    tools = list(ToolCall.objects.of_organization(ours).filter(run_id=run.pk).order_by("position"))
-    now = timezone.now()
-    context = {
-        "run": run,
-        "task": run.task,
-        "change": run.task.change,
-        "tier": Tier(run.tier).word,
-        "calls": calls,
-        "tools": tools,
-        "placed": _placed(run, calls, tools, end=run.ended_at or now),
-        "ended_or_now": run.ended_at or now,
-        "live": run.state == RunState.RUNNING,
-        "refused": stop_card(run.end_reason, run.detail) if run.detail.get("refusals") else None,
-    }
-    mark = mark_of(run.state, [(c.pk, c.state) for c in calls], len(tools))
-    return show(request, "tasks/run_detail.html", context, mark=mark)
-
-
-@require_GET
-@login_required
-def packet_detail(request: HttpRequest, run_id: UUID) -> HttpResponse:
-    """What an attempt was told, and what the attempt before it was not."""
-    run = reads.run_for(request.user, run_id)
-    packet = packet_from(archive.get(run.packet_key))
-    earlier = run.task.runs.filter(attempt__lt=run.attempt).order_by("-attempt").first()
-    difference = compare(packet_from(archive.get(earlier.packet_key)), packet) if earlier else None
-    context = {
-        "run": run,
-        "task": run.task,
-        "change": run.task.change,
-        "packet": packet,
-        "earlier": earlier,
-        "difference": difference,
-    }
-    return render(request, "tasks/packet_detail.html", context)
-
-
 def _lanes(runs: Sequence[TaskRun], receipts: Sequence[DecisionReceipt], reset_at: Any) -> Iterator[Lane]:
     seen_window = reset_at is None
     for run in runs:
@@ -173,13 +120,9 @@ def _lanes(runs: Sequence[TaskRun], receipts: Sequence[DecisionReceipt], reset_a
             tier=Tier(run.tier).word,
             counts=counts,
             opens_window=counts and not seen_window,
-            receipts=tuple(_receipt(each) for each in receipts if each.run_id == run.pk),
+            receipts=tuple(receipt_row(each) for each in receipts if each.run_id == run.pk),
         )
         seen_window = seen_window or counts
-
-
-def _receipt(receipt: DecisionReceipt) -> ReceiptRow:
-    return ReceiptRow(receipt, tuple(SENTENCES.get(reason, reason) for reason in receipt.reasons))
 
 
 def _patch(changeset: ChangeSet | None) -> Patch | None:
@@ -193,22 +136,3 @@ def _may_reopen(state: str, limit: str, detail: dict[str, Any]) -> bool:
     if state == TaskState.FAILED:
         return True
     return bool(limit) and may_reopen_without_raising(limit, detail.get("refusals", []))
-
-
-def _placed(
-    run: TaskRun, calls: Sequence[ModelCall], tools: Sequence[ToolCall], *, end: Any
-) -> tuple[Placed, ...]:
-    spans = [
-        Span(f"call {call.tier or 'other'}", f"call {number}: {call.model}", call.started_at, call.ended_at)
-        for number, call in enumerate(calls, start=1)
-    ]
-    spans += [
-        Span(
-            f"tool {tool.outcome}",
-            f"{tool.name}: {tool.code or tool.outcome}",
-            tool.started_at,
-            tool.ended_at,
-        )
-        for tool in tools
-    ]
-    return timeline(spans, start=run.started_at, end=end)

@@ -16,6 +16,7 @@ SCALE = 1_000
 # A part that exists is never drawn thinner than this: unseen money is the wrong kind of honest.
 SLIVER = 6
 TICKS_MAX = 4
+DAY_LABELS = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +68,11 @@ class DayColumn:
     x: int
     width: int
     slices: tuple[Slice, ...]
+    labelled: bool  # a few days along the axis, evenly apart
+
+    @property
+    def middle(self) -> int:
+        return self.x + self.width // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +92,8 @@ def day_chart(days: Sequence[tuple[date, Mapping[str, Usd]]], series: Sequence[s
     totals = [sum(amounts.values(), ZERO) for _, amounts in days]
     top = _round_top(max(totals, default=ZERO))
     columns = []
-    slot = SCALE // max(len(days), 1)
+    slot = SCALE / max(len(days), 1)
+    apart = max(len(days) // DAY_LABELS, 1)
     for index, ((day, amounts), total) in enumerate(zip(days, totals, strict=True)):
         assert amounts.keys() <= set(series), f"unknown series {amounts.keys() - set(series)}"
         slices, base = [], 0
@@ -96,7 +103,9 @@ def day_chart(days: Sequence[tuple[date, Mapping[str, Usd]]], series: Sequence[s
                 height = max(amount.micro * SCALE // top.micro, 2)
                 slices.append(Slice(name, amount, SCALE - base - height, height))
                 base += height
-        columns.append(DayColumn(day, total, index * slot + slot // 8, slot * 3 // 4, tuple(slices)))
+        x, width = int(index * slot + slot / 8), max(int(slot * 3 / 4), 1)
+        is_labelled = (len(days) - 1 - index) % apart == 0
+        columns.append(DayColumn(day, total, x, width, tuple(slices), is_labelled))
     return DayChart(tuple(columns), _ticks(top))
 
 

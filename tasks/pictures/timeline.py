@@ -14,6 +14,27 @@ from budgets.money import ZERO, Usd
 SCALE = 1_000
 # A span that took no time is still there to be seen and clicked.
 SPAN_WIDTH_MIN = 4
+AXIS_MARKS_MAX = 6
+AXIS_STEPS_SECONDS = (
+    0.1,
+    0.25,
+    0.5,
+    1,
+    2,
+    5,
+    10,
+    15,
+    30,
+    60,
+    120,
+    300,
+    600,
+    1_800,
+    3_600,
+    7_200,
+    21_600,
+    86_400,
+)
 # How much of the recent past a projection is drawn from.
 PROJECTION_WINDOW_HOURS = 24
 
@@ -41,10 +62,43 @@ def timeline(spans: Sequence[Span], *, start: datetime, end: datetime) -> tuple[
 
 
 def _placed(span: Span, *, start: datetime, end: datetime) -> Placed:
-    x1 = _share(span.start, start=start, end=end)
-    x2 = _share(span.end or end, start=start, end=end)
+    x1 = share_of_span(span.start, start=start, end=end)
+    x2 = share_of_span(span.end or end, start=start, end=end)
     width = max(x2 - x1, SPAN_WIDTH_MIN)
     return Placed(span, min(x1, SCALE - width), width)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A label of the axis, in seconds since the start."""
+
+    x: int
+    label: str
+
+
+def seconds_axis(start: datetime, end: datetime) -> tuple[Mark, ...]:
+    """Four to six round marks, such as 0 s, 5 s, 10 s or 0 min, 2 min, 4 min."""
+    seconds = max((end - start).total_seconds(), 0.001)
+    step = next(
+        (step for step in AXIS_STEPS_SECONDS if seconds / step <= AXIS_MARKS_MAX), AXIS_STEPS_SECONDS[-1]
+    )
+    marks = range(min(int(seconds / step), 2 * AXIS_MARKS_MAX) + 1)
+    return tuple(Mark(min(int(n * step * SCALE / seconds), SCALE), _age(n * step)) for n in marks)
+
+
+def climb(charges: Sequence[tuple[datetime, Usd]], *, start: datetime, end: datetime) -> str:
+    """What was charged so far, as an SVG line of steps from the bottom to the whole at the top; "" for nothing."""
+    whole = sum((amount for _, amount in charges), ZERO)
+    if whole <= ZERO:
+        return ""
+    points, so_far = [(0, SCALE)], ZERO
+    for at, amount in sorted(charges, key=lambda charge: charge[0]):
+        x = share_of_span(at, start=start, end=end)
+        points.append((x, SCALE - so_far.micro * SCALE // whole.micro))
+        so_far += amount
+        points.append((x, SCALE - so_far.micro * SCALE // whole.micro))
+    points.append((SCALE, 0))
+    return _points(points)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,16 +125,16 @@ def burn_down(
     """
     points, left = [(0, _height(limit, limit))], limit
     for at, amount in spent:
-        x = _share(at, start=start, end=end)
+        x = share_of_span(at, start=start, end=end)
         points.append((x, _height(left, limit)))
         left -= amount
         points.append((x, _height(left, limit)))
-    here = (_share(now, start=start, end=end), _height(left, limit))
+    here = (share_of_span(now, start=start, end=end), _height(left, limit))
     points.append(here)
     stops_at = _projected_stop(spent, left=left, now=now)
     ahead = ""
     if stops_at is not None and left > ZERO:
-        ahead = _points([here, (_share(stops_at, start=start, end=end), SCALE)])
+        ahead = _points([here, (share_of_span(stops_at, start=start, end=end), SCALE)])
         if stops_at > end:
             fall = (SCALE - here[1]) * int((end - now) / timedelta(seconds=1))
             drop = fall // max(int((stops_at - now) / timedelta(seconds=1)), 1)
@@ -100,10 +154,17 @@ def _projected_stop(spent: Sequence[tuple[datetime, Usd]], *, left: Usd, now: da
     return now + timedelta(seconds=left.micro * seconds // pace.micro)
 
 
-def _share(at: datetime, *, start: datetime, end: datetime) -> int:
+def share_of_span(at: datetime, *, start: datetime, end: datetime) -> int:
+    """Where a moment stands between two others, in thousandths; outside is the nearer edge."""
     whole = max(int((end - start) / timedelta(milliseconds=1)), 1)
     part = int((at - start) / timedelta(milliseconds=1))
     return max(0, min(part * SCALE // whole, SCALE))
+
+
+def _age(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:g} s"
+    return f"{seconds / 60:g} min" if seconds < 3_600 else f"{seconds / 3_600:g} h"
 
 
 def _height(left: Usd, limit: Usd) -> int:

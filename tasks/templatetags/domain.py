@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from django import template
 
+from tasks.display.ansi import Piece
+from tasks.display.ansi import coloured as coloured_pieces
 from tasks.display.hostile import readable as readable_text
 from tasks.display.hostile import revealed as revealed_text
-from tasks.pages.stops import METER_LABELS
+from tasks.models import Event
+from tasks.pages.stops import METER_LABELS, STOP_LABELS
+from tasks.pages.stories import END_WORDS, Story, story
 
 register = template.Library()
+
+LINE_CHARACTERS_MAX = 160
 
 
 @register.filter
@@ -23,6 +32,24 @@ def meter_label(kind: object) -> str:
 
 
 @register.filter
+def stop_label(limit: object) -> str:
+    """The name of a stop as people say it: `change_budget` is "this change's budget"."""
+    return STOP_LABELS.get(str(limit), words(limit))
+
+
+@register.filter
+def end_words(reason: object) -> str:
+    """How an attempt ended, as a person would say it."""
+    return END_WORDS.get(str(reason), words(reason))
+
+
+@register.filter
+def told(event: Event) -> Story:
+    """An event as a sentence."""
+    return story(event.kind, event.data)
+
+
+@register.filter
 def readable(text: object) -> str:
     """Output of a program; the template escapes what is left."""
     return readable_text(str(text))
@@ -32,6 +59,24 @@ def readable(text: object) -> str:
 def revealed(text: object) -> str:
     """Text of a model, a repository or a person, with what hides or reorders written out."""
     return revealed_text(str(text))
+
+
+@register.filter
+def coloured(text: object) -> tuple[Piece, ...]:
+    """Output of a program with its colours as tones."""
+    return coloured_pieces(str(text))
+
+
+@register.filter
+def of(table: Mapping[Any, Any], key: object) -> Any:
+    """An entry of a table that a page got along; 0 where there is none."""
+    return table.get(key, 0)
+
+
+@register.filter
+def is_long(text: object) -> bool:
+    """Whether a text wants a block of its own."""
+    return "\n" in str(text) or len(str(text)) > LINE_CHARACTERS_MAX
 
 
 @register.filter

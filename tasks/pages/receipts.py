@@ -1,0 +1,28 @@
+"""A decision receipt with its reasons in sentences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from routing import escalate, route
+from tasks.models import DecisionReceipt
+
+SENTENCES = {
+    **route.SENTENCES,
+    **escalate.SENTENCES,
+    "by_project_rule": "The project promotes by itself what passes.",
+    "every_criterion_passed": "Every criterion passed on this commit.",
+    "readable": "The plan could be read, and nothing in it was refused.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptRow:
+    receipt: DecisionReceipt
+    sentences: tuple[str, ...]
+
+
+def receipt_row(receipt: DecisionReceipt) -> ReceiptRow:
+    return ReceiptRow(
+        receipt, tuple(SENTENCES.get(reason, reason.replace("_", " ")) for reason in receipt.reasons)
+    )

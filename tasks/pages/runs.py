@@ -1,0 +1,154 @@
+"""Browser: one attempt on its time axis with its log, and the packet it was told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.http import require_GET
+
+from agents import archive
+from agents.context.packet import compare, packet_from
+from agents.models import ModelCall, ToolCall
+from budgets.money import Usd
+from routing.words import Tier
+from tasks import reads
+from tasks.display.log import LogEntry, ToolLog, read_log
+from tasks.models import TaskRun
+from tasks.pages.live import mark_of, show
+from tasks.pages.stops import stop_card
+from tasks.pictures.timeline import Placed, Span, climb, seconds_axis, timeline
+from tasks.states import RunState
+from tenants.errors import NotVisible
+
+TEXT_TYPE = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class CallRow:
+    """A model call with the tools it asked for; `entries` are there once the run has ended."""
+
+    number: int
+    call: ModelCall
+    tools: tuple[ToolCall, ...]
+    entries: tuple[LogEntry, ...]
+
+
+@require_GET
+@login_required
+def run_detail(request: HttpRequest, run_id: UUID) -> HttpResponse:
+    run = reads.run_for(request.user, run_id)
+    calls = list(ModelCall.objects.visible_to(request.user).filter(run_id=run.pk).order_by("id"))
+    tools = list(ToolCall.objects.visible_to(request.user).filter(run_id=run.pk).order_by("position"))
+    end = run.ended_at or timezone.now()
+    search = request.GET.get("q", "")[: reads.SEARCH_CHARACTERS_MAX]
+    log = _log(run, search)
+    context = {
+        "run": run,
+        "task": run.task,
+        "change": run.task.change,
+        "tier": Tier(run.tier).word,
+        "rows": _rows(calls, tools, log),
+        "log": log,
+        "search": search,
+        "placed": _placed(run, calls, tools, end=end),
+        "ticks": seconds_axis(run.started_at, end),
+        "money": climb(_charges(calls), start=run.started_at, end=end),
+        "live": run.state == RunState.RUNNING,
+        "refused": stop_card(run.end_reason, run.detail) if run.detail.get("refusals") else None,
+    }
+    mark = mark_of(run.state, [(call.pk, call.state) for call in calls], len(tools))
+    return show(request, "tasks/run_detail.html", context, mark=mark)
+
+
+@require_GET
+@login_required
+def run_log(request: HttpRequest, run_id: UUID) -> HttpResponse:
+    """The whole log as it is stored."""
+    run = reads.run_for(request.user, run_id)
+    if not run.tool_log_key:
+        raise NotVisible("log")
+    return _download(archive.get(run.tool_log_key), "application/json", f"{run.task.key}-{run.attempt}.json")
+
+
+@require_GET
+@login_required
+def run_output(request: HttpRequest, run_id: UUID, position: int) -> HttpResponse:
+    """What a command wrote, all of it: the model saw the head and the tail."""
+    run = reads.run_for(request.user, run_id)
+    kept = next((each.kept for each in _log(run, "").entries if each.position == position), "")
+    if not kept:
+        raise NotVisible("output")
+    return _download(archive.get(kept), TEXT_TYPE, f"{run.task.key}-{run.attempt}-{position}.txt")
+
+
+@require_GET
+@login_required
+def packet_detail(request: HttpRequest, run_id: UUID) -> HttpResponse:
+    """What an attempt was told, and what the attempt before it was not."""
+    run = reads.run_for(request.user, run_id)
+    packet = packet_from(archive.get(run.packet_key))
+    earlier = run.task.runs.filter(attempt__lt=run.attempt).order_by("-attempt").first()
+    difference = compare(packet_from(archive.get(earlier.packet_key)), packet) if earlier else None
+    context = {
+        "run": run,
+        "task": run.task,
+        "change": run.task.change,
+        "packet": packet,
+        "earlier": earlier,
+        "difference": difference,
+    }
+    return render(request, "tasks/packet_detail.html", context)
+
+
+def _log(run: TaskRun, search: str) -> ToolLog:
+    return read_log(archive.get(run.tool_log_key) if run.tool_log_key else b"[]", search=search)
+
+
+def _rows(calls: Sequence[ModelCall], tools: Sequence[ToolCall], log: ToolLog) -> list[CallRow]:
+    return [
+        CallRow(
+            number=number,
+            call=call,
+            tools=tuple(tool for tool in tools if tool.model_call == number),
+            entries=tuple(entry for entry in log.entries if entry.model_call == number),
+        )
+        for number, call in enumerate(calls, start=1)
+    ]
+
+
+def _placed(
+    run: TaskRun, calls: Sequence[ModelCall], tools: Sequence[ToolCall], *, end: datetime
+) -> tuple[Placed, ...]:
+    spans = [
+        Span(f"call {call.tier or 'other'}", f"call {number}: {call.model}", call.started_at, call.ended_at)
+        for number, call in enumerate(calls, start=1)
+    ]
+    spans += [
+        Span(
+            f"tool {tool.outcome}",
+            f"{tool.name}: {tool.code or tool.outcome}",
+            tool.started_at,
+            tool.ended_at,
+        )
+        for tool in tools
+    ]
+    return timeline(spans, start=run.started_at, end=end)
+
+
+def _charges(calls: Sequence[ModelCall]) -> list[tuple[datetime, Usd]]:
+    return [(call.ended_at, call.cost) for call in calls if call.ended_at and call.cost is not None]
+
+
+def _download(content: bytes, content_type: str, name: str) -> HttpResponse:
+    """Bytes that a model or a program wrote: a browser must never take them for a page."""
+    answer = HttpResponse(content, content_type=content_type)
+    answer["Content-Disposition"] = f"attachment; filename={name}"
+    answer["X-Content-Type-Options"] = "nosniff"
+    return answer

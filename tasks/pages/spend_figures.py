@@ -1,0 +1,247 @@
+"""The figures of the Spend page: sums, pictures and rankings of calls that a person may see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from django.db.models import Count, QuerySet, Sum
+from django.http import HttpRequest
+
+from budgets.api import SEE_ALL, calls_for
+from budgets.keys import MeterKind
+from budgets.meters import meter_key, read_meters
+from budgets.models import LimitChange, Reservation
+from budgets.money import ZERO, Usd
+from budgets.reports import By, Narrow, Spend, cache_effect, days, narrow, spend_by, total
+from routing.words import Tier
+from tasks.models import Change, Event, TaskRun
+from tasks.pictures.bars import DayChart, MoneyBar, day_chart, money_bar
+from tasks.pictures.timeline import BurnDown, burn_down, share_of_span
+from tasks.reads import MeterFigures, figures_of
+from tasks.states import ChangeState, RunState
+from tenants.access import role_of
+from tenants.models import Membership, Organization, Project
+
+TOP = 10
+CALLS_SHOWN = 50
+SERIES = ("haiku", "sonnet", "opus", "other")
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One line of a ranking, with its bar against the largest."""
+
+    label: str
+    spend: Spend
+    bar: MoneyBar
+    link: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TierOutcome:
+    """How often a tier sufficed, and what its failed attempts cost."""
+
+    tier: str
+    succeeded: int
+    failed: int
+    cost: Usd
+    lost: Usd
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedCalls:
+    limit: str
+    count: int
+    days: int
+    last: datetime
+
+
+def spend_figures(
+    request: HttpRequest, organization: Organization, filters: Narrow, *, now: datetime
+) -> Mapping[str, Any]:
+    assert filters.since is not None
+    assert filters.until is not None
+    calls = calls_for(request.user, organization)
+    found = narrow(calls, filters)
+    first, last = filters.since.date(), (filters.until - timedelta(days=1)).date()
+    sums = total(found)
+    effect = cache_effect(found)
+    month = _month(organization, now=now)
+    all_of_it = role_of(request.user, organization.pk) in SEE_ALL
+    return {
+        "first": first,
+        "last": last,
+        "total": sums,
+        "coverage": sums.coverage,
+        "chart": _chart(found, first, last),
+        "series": SERIES,
+        "month": month,
+        "burn": _burn(calls, month, now=now) if all_of_it else None,
+        "raises": _raises(organization, month, now=now) if all_of_it else (),
+        "rankings": _rankings(organization, found),
+        "cache_share": effect.read_tokens * 100 // effect.input_tokens if effect.input_tokens else None,
+        "cache_saved": effect.saved,
+        "tiers": _tiers(request, organization, filters),
+        "refused": _refused(request, organization, filters) if all_of_it else (),
+        "accepted": _accepted(request, organization, found, filters),
+        "calls": _labelled(organization, list(found[:CALLS_SHOWN])),
+    }
+
+
+def _chart(calls: QuerySet[Reservation], first: date, last: date) -> DayChart:
+    by_day: dict[date, dict[str, Usd]] = {day: {} for day in days(first, last)}
+    for (day, tier), spent in spend_by(calls, By.DAY, By.TIER).items():
+        name = tier if tier in SERIES else "other"
+        by_day.setdefault(day, {})[name] = by_day.get(day, {}).get(name, ZERO) + spent.charged
+    return day_chart(sorted(by_day.items()), SERIES)
+
+
+def _month(organization: Organization, *, now: datetime) -> MeterFigures:
+    key = meter_key(MeterKind.ORGANIZATION, organization.pk, str(organization.pk), now=now)
+    return figures_of(read_meters([key])[0])
+
+
+def _burn(calls: QuerySet[Reservation], month: MeterFigures, *, now: datetime) -> BurnDown | None:
+    if not isinstance(month.limit, Usd) or month.ends_at is None:
+        return None
+    start = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    ended = calls.filter(created_at__gte=start, closed_at__isnull=False).order_by("closed_at", "pk")
+    charges = [
+        (at, usd) for at, usd in ended.values_list("closed_at", "usd").iterator() if at is not None and usd
+    ]
+    return burn_down(charges, limit=month.limit, start=start, end=month.ends_at, now=now)
+
+
+def _raises(
+    organization: Organization, month: MeterFigures, *, now: datetime
+) -> list[tuple[int, LimitChange]]:
+    """Changes of the month's limit, with their place on the axis of the burn-down."""
+    start = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    if month.ends_at is None:
+        return []
+    changes = LimitChange.objects.of_organization(organization.pk).filter(
+        kind=MeterKind.ORGANIZATION, at__gte=start, at__lt=month.ends_at
+    )
+    return [(share_of_span(each.at, start=start, end=month.ends_at), each) for each in changes.order_by("at")]
+
+
+def _refused(request: HttpRequest, organization: Organization, filters: Narrow) -> list[RefusedCalls]:
+    """How often each limit refused a call, and on how many days."""
+    events = Event.objects.visible_to(request.user).filter(
+        organization=organization, kind="spend_limited", at__gte=filters.since, at__lt=filters.until
+    )
+    found: dict[str, list[datetime]] = {}
+    for limit, at in events.order_by("at").values_list("data__limit", "at"):
+        found.setdefault(str(limit), []).append(at)
+    rows = [
+        RefusedCalls(limit, len(times), len({at.date() for at in times}), times[-1])
+        for limit, times in found.items()
+    ]
+    return sorted(rows, key=lambda row: row.count, reverse=True)
+
+
+def _rankings(organization: Organization, calls: QuerySet[Reservation]) -> list[tuple[str, list[Share]]]:
+    of, here = organization.pk, f"/spend?organization={organization.pk}"
+    projects = Project.objects.of_organization(of).filter(pk__in=_keys(calls, "project_id"))
+    paying = _keys(calls, "user_id")
+    members = Membership.objects.of_organization(of).filter(user__in=paying)
+    people = dict.fromkeys(paying, "a former member") | dict(members.values_list("user_id", "user__email"))
+    changes = {
+        change.pk: f"{change.key} {change.title}"
+        for change in Change.objects.of_organization(of).filter(pk__in=_keys(calls, "change_id"))
+    }
+    return [
+        ("Changes", _ranking(calls, By.CHANGE, changes, "/changes/")),
+        (
+            "Projects",
+            _ranking(
+                calls,
+                By.PROJECT,
+                dict(projects.values_list("pk", "name")),
+                f"{here}&project=",
+            ),
+        ),
+        ("People", _ranking(calls, By.USER, people, f"{here}&user=")),
+        ("Purposes", _ranking(calls, By.PURPOSE, {})),
+    ]
+
+
+def _ranking(calls: QuerySet[Reservation], by: By, names: Mapping[Any, str], path: str = "") -> list[Share]:
+    """The ten largest, and the rest as one."""
+    found = sorted(spend_by(calls, by).items(), key=lambda each: each[1].charged, reverse=True)
+    largest = found[0][1].charged if found else ZERO
+    shares = [
+        Share(
+            label=names.get(key, str(key or "none").replace("_", " ")),
+            spend=each,
+            bar=money_bar(limit=largest, spent=each.charged, held=ZERO),
+            link=f"{path}{key}" if path and key in names else "",
+        )
+        for (key,), each in found[:TOP]
+    ]
+    if len(found) > TOP:
+        rest = sum((each.charged for _, each in found[TOP:]), ZERO)
+        counted = Spend(known=rest, calls=sum(each.calls for _, each in found[TOP:]))
+        shares.append(
+            Share(f"{len(found) - TOP} more", counted, money_bar(limit=largest, spent=rest, held=ZERO))
+        )
+    return shares
+
+
+def _tiers(request: HttpRequest, organization: Organization, filters: Narrow) -> list[TierOutcome]:
+    runs = TaskRun.objects.visible_to(request.user).filter(
+        task__change__organization=organization,
+        started_at__gte=filters.since,
+        started_at__lt=filters.until,
+    )
+    if filters.project_id:
+        runs = runs.filter(task__change__project_id=filters.project_id)
+    rows = runs.order_by().values_list("tier", "state").annotate(count=Count("pk"), cost=Sum("cost"))
+    found: dict[int, dict[str, tuple[int, Usd]]] = {}
+    for tier, state, count, cost in rows:
+        found.setdefault(tier, {})[state] = (count, cost or ZERO)
+    none = (0, ZERO)
+    return [
+        TierOutcome(
+            tier=Tier(tier).word,
+            succeeded=states.get(RunState.SUCCEEDED, none)[0],
+            failed=states.get(RunState.FAILED, none)[0],
+            cost=sum((cost for _, cost in states.values()), ZERO),
+            lost=states.get(RunState.FAILED, none)[1],
+        )
+        for tier, states in sorted(found.items())
+    ]
+
+
+def _accepted(
+    request: HttpRequest, organization: Organization, calls: QuerySet[Reservation], filters: Narrow
+) -> tuple[int, Usd | None]:
+    """How many Changes were promoted in that time, and what each cost on average, failures included."""
+    promoted = Change.objects.visible_to(request.user).filter(
+        organization=organization,
+        state=ChangeState.PROMOTED,
+        ended_at__gte=filters.since,
+        ended_at__lt=filters.until,
+    )
+    if filters.project_id:
+        promoted = promoted.filter(project_id=filters.project_id)
+    count = promoted.count()
+    if not count:
+        return 0, None
+    cost = total(calls.filter(change_id__isnull=False)).charged
+    return count, Usd(-(-cost.micro // count))
+
+
+def _labelled(organization: Organization, calls: Sequence[Reservation]) -> list[tuple[Reservation, str]]:
+    changes = Change.objects.of_organization(organization.pk).filter(
+        pk__in=[call.change_id for call in calls]
+    )
+    numbers = dict(changes.values_list("pk", "number"))
+    return [(call, f"CH-{numbers[call.change_id]}" if call.change_id in numbers else "") for call in calls]
+
+
+def _keys(calls: QuerySet[Reservation], name: str) -> list[Any]:
+    return list(calls.order_by().values_list(name, flat=True).distinct())
