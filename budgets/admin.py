@@ -207,3 +207,28 @@ class ModelTasks(ReadOnly):
 @admin.register(LedgerVerdict)
 class LedgerVerdicts(ReadOnly):
     list_display = ("at", "problem_count")
+
+
+@admin.register(Entry)
+class EntryList(ReadOnly):
+    list_display = ("at", "reservation", "kind", "held_usd", "spent_usd", "spent_calls", "actor")
+    list_filter = ("kind",)
+    list_select_related = ("reservation",)
+    search_fields = ("reservation__key", "actor")
+    date_hierarchy = "at"
+
+
+@admin.register(Invocation)
+class InvocationList(ReadOnly):
+    list_display = (
+        "started_at",
+        "task",
+        "purpose",
+        "phase",
+        "model",
+        "state",
+        "charged_tokens",
+        "charged_cost",
+    )
+    list_filter = ("state", "purpose")
+    list_select_related = ("task",)

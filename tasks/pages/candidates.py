@@ -15,7 +15,7 @@ from django.views.decorators.http import require_GET, require_POST
 from agents import archive
 from tasks import reads
 from tasks.api.views import patch_of
-from tasks.display.diff import read_patch
+from tasks.display.diff import Patch, read_patch
 from tasks.models import Candidate, ChangeSet
 from tasks.pages.live import mark_of, show
 from tasks.promotion import Promoted, promote
@@ -32,13 +32,16 @@ def candidate_detail(request: HttpRequest, candidate_id: UUID) -> HttpResponse:
     candidate = reads.candidate_for(request.user, candidate_id)
     trunk = candidate.change.project.trunk
     known = {str(each.pk): each for each in _changesets(candidate)}
+    merged = [known[key] for key in candidate.changesets if key in known]
+    only = next((each for each in merged if each.task.key == request.GET.get("task")), None)
     context = {
         "candidate": candidate,
         "change": candidate.change,
         "trunk": trunk,
         "main_moved": trunk.generation != candidate.generation and candidate.state == CandidateState.PASSED,
-        "changesets": [known[key] for key in candidate.changesets if key in known],
-        "patch": _patch(candidate),
+        "changesets": merged,
+        "only": only,
+        "patch": _patch(only or candidate, flagged=candidate.flagged_files),
         "live": candidate.state in LIVE_STATES,
         "role": role_of(request.user, candidate.change.organization_id),
     }
@@ -78,7 +81,6 @@ def _changesets(candidate: Candidate) -> list[ChangeSet]:
     return list(rows.select_related("task"))
 
 
-def _patch(candidate: Candidate) -> object:
-    if not candidate.patch_key:
-        return None
-    return read_patch(archive.get(candidate.patch_key), first=frozenset(candidate.flagged_files))
+def _patch(of: Candidate | ChangeSet, *, flagged: list[str]) -> Patch | None:
+    """Tests and CI files in front, since they prove the rest (C93)."""
+    return read_patch(archive.get(of.patch_key), first=frozenset(flagged)) if of.patch_key else None

@@ -16,8 +16,9 @@ from routing.words import MAX_ATTEMPTS_PER_TIER, Tier
 from tasks import reads
 from tasks.models import Change, Task, TaskRun
 from tasks.pages.live import mark_of, show
-from tasks.pages.stops import RefusedMeter, StopCard, WayOut, stop_card
+from tasks.pages.stops import RefusedMeter, StopCard, stop_card
 from tasks.states import ChangeState, RunState, TaskState
+from tasks.stops import RAISED_BY
 from tenants.access import roles_of
 from tenants.models import Organization, User
 
@@ -35,10 +36,13 @@ class Waiting:
     task: Task | None = None
 
     @property
-    def raise_first(self) -> WayOut | None:
-        """The raise that lifts the stop, with what it must at least be; None where a raise does not help."""
-        ways = self.stop.ways_out if self.stop else ()
-        return next((way for way in ways if way.act == "raise" and way.role == "admin"), None)
+    def raise_first(self) -> str:
+        """The meter whose raise lifts the stop; empty where a raise by an admin does not."""
+        if self.stop is None:
+            return ""
+        ways = [way for way in self.stop.ways_out if way.act == "raise" and way.role == "admin"]
+        known = [str(kind) for kind in RAISED_BY.get(self.stop.limit, ())]
+        return ways[0].meter if ways else "".join(known[:1]) if not self.stop.ways_out else ""
 
     @property
     def refused(self) -> RefusedMeter | None:

@@ -28,6 +28,7 @@ QUIET = frozenset(
 
 SENTENCES: Mapping[str, str] = {
     "agent.escalated": "Moved up from {from} to {to}",
+    "agent.resumed": "Goes on where it was",
     "agent.wake": "Woken",
     "candidate.checking": "Candidate {candidate} is merged, its criteria are run",
     "candidate.composing": "Candidate {candidate} is composed",
@@ -49,10 +50,12 @@ SENTENCES: Mapping[str, str] = {
     "change.ready": "Ready to be promoted",
     "change.resumed": "Resumed",
     "change.running": "Agents are at work",
+    "change.stop_changed": "Stopped at another limit now",
     "change.submitted": "Handed over",
     "change.work.delayed": "Delayed",
     "change.work.resumed": "Goes on with {work}",
     "changeset.published": "Published {files} changed files",
+    "claim.contended": "A file that it needs is taken",
     "criterion.checked": "Criterion {criterion}: {verdict}",
     "model.retry": "A call is tried once more",
     "model.route.decided": "Attempt {attempt} goes to {tier}",

@@ -57,6 +57,7 @@ def task_detail(request: HttpRequest, task_id: UUID) -> HttpResponse:
         "task": task,
         "change": task.change,
         "lanes": list(_lanes(runs, receipts, task.attempts_reset_at)),
+        "opening": max(task.reopenings.all(), key=lambda each: each.at, default=None),
         "other_receipts": [receipt_row(each) for each in receipts if each.run_id is None],
         "stop": stop_card(task.stop_limit, task.stop_detail),
         "may_reopen": _may_reopen(task.state, task.stop_limit, task.stop_detail),

@@ -132,7 +132,7 @@ def test_the_spend_page_shows_figures_charts_and_rankings(
     make_failed_run(make_task(change), cost=Usd(700))
     charge(organization, admin, 900, change=change, tier="haiku")
     page = signed_in(admin).get("/spend").content.decode()
-    for said in ("Cost per accepted change", "Export CSV", "2 <small>of 3", "t-haiku", "unknown"):
+    for said in ("Cost per promoted change", "Export CSV", "2 <small>of 3", "t-haiku", "unknown"):
         assert said in page, said
 
 

@@ -256,7 +256,7 @@ def test_a_task_page_shows_attempts_receipts_and_the_diff(client: Client, projec
     key = archive.put(f"patches/{task.pk}.patch", patch)
     make_changeset(task, patch_key=key, intent=HOSTILE)
     page = read(client, f"/tasks/{task.pk}")
-    assert "new attempt window" in page
+    assert "New attempt window" in page
     assert "A small first attempt at low risk goes to haiku." in page
     assert "<script>alert" not in page
     assert f"/runs/{old.pk}" in page
