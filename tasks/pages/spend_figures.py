@@ -26,7 +26,7 @@ from tenants.access import role_of
 from tenants.models import Membership, Organization, Project
 
 TOP = 10
-CALLS_SHOWN = 50
+CALLS_SHOWN = 30
 SERIES = ("haiku", "sonnet", "opus", "other")
 
 

@@ -30,6 +30,7 @@ SENTENCES: Mapping[str, str] = {
     "agent.escalated": "Moved up from {from} to {to}",
     "agent.resumed": "Goes on where it was",
     "agent.wake": "Woken",
+    "budget.threshold": "{percent}% of the budget is spent",
     "candidate.checking": "Candidate {candidate} is merged, its criteria are run",
     "candidate.composing": "Candidate {candidate} is composed",
     "candidate.conflict": "Candidate {candidate} did not merge",
@@ -120,6 +121,8 @@ WHY: Mapping[str, str] = {
     "tasks_go_on": "its tasks go on",
     "transport_failure": "the provider could not be reached",
 }
+# Under which name an event says why.
+_WHY_NAMES = ("because", "for", "limit")
 # These say no more than the sentence.
 _SAID = frozenset(
     {"completed", "started", "submitted", "merged", "promoted", "criteria_passed", "tasks_done", "cancelled"}
@@ -135,7 +138,7 @@ class Story:
 def story(kind: str, data: Mapping[str, Any]) -> Story:
     """An event in words. A kind that this file does not know is shown as its own words: the vocabulary grows."""
     sentence = SENTENCES.get(kind, _words(kind).capitalize())
-    because = str(data.get("because") or data.get("for") or data.get("limit") or "")
+    because = next((said for name in _WHY_NAMES if isinstance(said := data.get(name), str)), "")
     why = "" if because in _SAID else WHY.get(because, _words(because))
     return Story(sentence.format_map(_Figures(data)), why)
 
