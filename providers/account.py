@@ -20,7 +20,10 @@ URL_CHARACTERS_MAX = 500
 HEADERS_MAX = 20
 HEADER_CHARACTERS_MAX = 1_000
 MODELS_MAX = 100
-_HEADER_NAME = re.compile(r"^[a-z0-9-]{1,60}$")
+# Where clouds hand out credentials, beside the link-local ones.
+_METADATA = frozenset(map(ipaddress.ip_address, ("100.100.100.200", "192.0.0.192", "fd00:ec2::254")))
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_HEADER_NAME = re.compile(r"[a-z0-9-]{1,60}")
 # Headers that the wire sets itself, or that change where or how often a request goes.
 _HEADERS_TAKEN = frozenset(
     {
@@ -35,6 +38,11 @@ _HEADERS_TAKEN = frozenset(
         "accept-encoding",
         "cookie",
         "proxy-authorization",
+        "expect",
+        "te",
+        "trailer",
+        "upgrade",
+        "x-remit-labels",
     }
 )
 _CONFIG_KEYS = frozenset(
@@ -141,15 +149,26 @@ def why_unreachable(
     address: ipaddress.IPv4Address | ipaddress.IPv6Address, *, scheme: str, private_addresses: bool
 ) -> str:
     """Why no request may go to this address; "" when it may. Asked again for what a name resolves to."""
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
-        address = address.ipv4_mapped
-    if address.is_link_local or address.is_multicast or address.is_unspecified or address.is_reserved:
+    if isinstance(address, ipaddress.IPv6Address):
+        address = _carried(address) or address
+    if not address.is_loopback and (
+        address.is_link_local or address.is_multicast or address.is_unspecified or address.is_reserved
+    ):
         return f"{address} is no address of a provider"  # link-local holds the cloud's own credentials
+    if address in _METADATA or (isinstance(address, ipaddress.IPv6Address) and address.is_site_local):
+        return f"{address} is no address of a provider"
     if not address.is_global and not private_addresses:
         return f"{address} is a private address, which this deployment does not allow"
     if scheme == "http" and address.is_global:
         return "http sends the key in the clear over the internet: use https"
     return ""
+
+
+def _carried(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    """The IPv4 address that a packet to this one ends at: mapped, translated (NAT64) or tunnelled (6to4)."""
+    if address in _NAT64:
+        return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
+    return address.ipv4_mapped or address.sixtofour
 
 
 def is_loopback(url: str) -> bool:
@@ -168,7 +187,7 @@ def check_headers(headers: Mapping[str, object]) -> None:
     if len(headers) > HEADERS_MAX:
         raise RequestRefused("headers", f"at most {HEADERS_MAX} extra headers")
     for name, value in headers.items():
-        if not isinstance(name, str) or not _HEADER_NAME.match(name.lower()):
+        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name.lower()):
             raise RequestRefused("headers", f"{str(name)[:60]!r} is no header name")
         if name.lower() in _HEADERS_TAKEN:
             raise RequestRefused("headers", f"{name.lower()} is set by the wire itself")
@@ -233,7 +252,7 @@ def _models(given: object) -> dict[str, NamedModel]:
         if not isinstance(said, dict) or not said.keys() <= {"model", "thinking", "effort"}:
             raise RequestRefused("config", f"config.models.{ours}: a model id, or model, thinking and effort")
         name, mode, effort = said.get("model", ""), said.get("thinking"), said.get("effort", "")
-        if not isinstance(name, str) or not MODEL_NAME.match(name):
+        if not isinstance(name, str) or not MODEL_NAME.fullmatch(name):
             raise RequestRefused("config", f"config.models.{ours}: not a model id")
         if mode not in (None, "off", "adaptive") or effort not in ("", *EFFORTS):
             raise RequestRefused(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from providers.errors import RequestRefused
@@ -46,6 +47,8 @@ def check_option(request: ModelRequest, wire: str) -> None:
     option = request.prompt_cache
     if option is None:
         return
+    if not isinstance(option, Mapping) or not all(isinstance(value, str) for value in option.values()):
+        raise RequestRefused("unsupported_prompt_cache", "prompt_cache is a mapping of texts")
     if wire == "openrouter":
         if set(option) != {"ttl"}:
             raise RequestRefused(

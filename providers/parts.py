@@ -158,9 +158,9 @@ _FIELDS: dict[str, tuple[tuple[str, ...], Callable[..., Part]]] = {
 
 
 def _read_part(item: object, index: int) -> Part:
-    if not isinstance(item, Mapping) or item.get("type") not in _FIELDS:
+    if not isinstance(item, Mapping) or str(item.get("type")) not in _FIELDS:
         raise _bad_part(index, f"a part is one of {', '.join(_FIELDS)}")
-    fields, make = _FIELDS[item["type"]]
+    fields, make = _FIELDS[str(item["type"])]
     given: dict[str, Any] = {key: value for key, value in item.items() if key != "type"}
     needed = set(fields) - {"filename"}
     if not needed <= given.keys() <= set(fields) or not all(

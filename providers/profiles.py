@@ -18,20 +18,20 @@ from providers.messages import (
 )
 from providers.parts import check_history_size, check_modalities, check_parts
 
-MODEL_NAME = re.compile(r"^[A-Za-z0-9~][A-Za-z0-9._:/@~-]{0,199}$")
-TOOL_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")
+MODEL_NAME = re.compile(r"[A-Za-z0-9~][A-Za-z0-9._:/@~-]{0,199}")
+TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 EFFORTS = ("low", "medium", "high")
 ANTHROPIC_BUDGET_TOKENS_MIN = 1_024
 GOOGLE_BUDGET_TOKENS_MIN = 1
 ROUTING_PROVIDERS_MAX = 32
-ROUTING_ID = re.compile(r"^[A-Za-z0-9._/-]{1,64}$")
+ROUTING_ID = re.compile(r"[A-Za-z0-9._/-]{1,64}")
 _ROUTING_LISTS = frozenset({"order", "only", "ignore"})
 _ROUTING_FLAGS = frozenset({"allow_fallbacks", "require_parameters"})
 
 
 def check_request(request: ModelRequest, profile: ModelProfile, *, wire: str) -> None:
     """Raise `RequestRefused` with the first reason why this request cannot go out as it is."""
-    if not MODEL_NAME.match(request.model):
+    if not MODEL_NAME.fullmatch(request.model):
         raise RequestRefused("invalid_model", "a model id has up to 200 letters, digits and ._:/@~-")
     if type(request.output_tokens_max) is not int or request.output_tokens_max < 1:
         raise RequestRefused("invalid_output_cap", "output_tokens_max is a whole number from 1")
@@ -73,7 +73,7 @@ def check_routing(routing: Mapping[str, object]) -> None:
                 raise RequestRefused(
                     "unsupported_options", f"routing.{key} lists 1 to {ROUTING_PROVIDERS_MAX} providers"
                 )
-            if not all(isinstance(one, str) and ROUTING_ID.match(one) for one in value):
+            if not all(isinstance(one, str) and ROUTING_ID.fullmatch(one) for one in value):
                 raise RequestRefused(
                     "unsupported_options", f"routing.{key} holds provider ids of 1 to 64 characters"
                 )
@@ -100,7 +100,7 @@ def check_thinking_budget(budget: int | None, *, cap: int, wire: str) -> None:
 def _check_tools(request: ModelRequest, profile: ModelProfile, wire: str) -> None:
     names = [tool.name for tool in request.tools]
     for name in names:
-        if not TOOL_NAME.match(name):
+        if not TOOL_NAME.fullmatch(name):
             raise RequestRefused("invalid_tool", f"{name[:64]!r} is no tool name")
     if len(set(names)) != len(names):
         raise RequestRefused("invalid_tool", "each tool has a name of its own")

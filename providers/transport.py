@@ -115,12 +115,20 @@ class Transport:
             )
             response = self._client.send(request, stream=True)
             try:
-                yield Answer(response.status_code, response.headers, _bounded(response.iter_bytes()))
+                yield Answer(response.status_code, response.headers, _bounded(_plain(response)))
             finally:
                 response.close()
 
     def close(self) -> None:
         self._client.close()
+
+
+def _plain(response: httpx.Response) -> Iterator[bytes]:
+    """The bytes as they come. Nothing is unpacked: we asked for none packed, and a few of those may hold gigabytes."""
+    packed = response.headers.get("content-encoding", "identity").strip().lower()
+    if packed not in ("", "identity"):
+        raise BadAnswer("the answer is packed, which was not asked for")
+    yield from response.iter_raw()
 
 
 def _bounded(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -154,8 +162,6 @@ def _as_ours() -> Iterator[None]:
         raise TimedOut("no answer in time") from None
     except httpx.TransportError as error:
         raise ConnectionLost(f"the connection broke: {_first_line(error)}") from None
-    except httpx.DecodingError:
-        raise BadAnswer("the answer is packed in a way that cannot be read") from None
     except (httpx.InvalidURL, UnicodeError) as error:
         raise RequestRefused("base_url", f"not a web address: {_first_line(error)}") from None
 
@@ -184,6 +190,7 @@ class _Network(httpcore.NetworkBackend):
         except OSError as error:
             raise httpcore.ConnectError(f"{host} has no address: {error}") from None
         problem: Exception = httpcore.ConnectError(f"{host} has no address")
+        begun = time.monotonic()
         for *_, address in found:
             literal = ipaddress.ip_address(str(address[0]).split("%")[0])
             why = why_unreachable(literal, scheme=self._scheme, private_addresses=self._private_addresses)
@@ -191,8 +198,11 @@ class _Network(httpcore.NetworkBackend):
                 problem = httpcore.ConnectError(why)
                 continue
             try:
+                # One clock for all of them: a name with ten dead addresses is no longer a wait than one.
+                left = None if timeout is None else max(0.01, timeout - (time.monotonic() - begun))
+                patience = _left(left, httpcore.ConnectTimeout)
                 stream = self._inner.connect_tcp(
-                    str(address[0]), port, timeout, local_address, socket_options
+                    str(address[0]), port, patience, local_address, socket_options
                 )
                 return _Stream(stream)
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:

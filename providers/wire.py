@@ -28,6 +28,10 @@ Json: TypeAlias = dict[str, Any]
 # What a wire that wants an object gets for arguments that are no JSON object: the model sees what it
 # wrote; nothing ever runs with it.
 INVALID_ARGUMENTS = "invalid_json_arguments"
+# An answer nests less; what nests more cannot be written out again wherever a stack is deeper than here.
+NESTING_MAX = 200
+# What an answer of another shape than its wire's makes of the code that reads it.
+_MISREAD = (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
 
 
 class Fold(ABC):
@@ -194,10 +198,10 @@ class HttpGateway(ABC):
         except ProviderError as error:
             error.usage, error.request_id = error.usage or usage, error.request_id or request_id
             raise
-        except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        except _MISREAD as error:
             problem = f"the answer has another shape than this wire's ({type(error).__name__})"
             raise BadAnswer(problem, usage=usage, request_id=request_id) from None
-        return replace(reply, usage=usage, request_id=request_id)
+        return _storable(replace(reply, usage=usage, request_id=request_id))
 
     def _streamed(self, request: ModelRequest, answer: Answer, request_id: str) -> ModelReply:
         fold = self.fold()
@@ -215,7 +219,7 @@ class HttpGateway(ABC):
             error.usage = error.usage or self._terminal_usage(fold, request)
             error.request_id = error.request_id or request_id
             raise
-        except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        except _MISREAD as error:
             problem = f"an event has another shape than this wire's ({type(error).__name__})"
             raise BadAnswer(
                 problem, usage=self._terminal_usage(fold, request), request_id=request_id
@@ -251,6 +255,8 @@ def decode(raw: bytes | str) -> Json:
         raise BadAnswer("the answer is no JSON that can be read") from None
     if not isinstance(document, dict):
         raise BadAnswer("the answer is no JSON object")
+    if _nests_deeper(document, NESTING_MAX):
+        raise BadAnswer(f"the answer nests more than {NESTING_MAX} levels")
     return document
 
 
@@ -267,6 +273,40 @@ def text_of(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError("not a text")
     return value
+
+
+def _storable(reply: ModelReply) -> ModelReply:
+    """Texts that every database and file takes: no half characters, and names without a NUL."""
+    calls = tuple(replace(call, id=_word(call.id), name=_word(call.name)) for call in reply.tool_calls)
+    return replace(
+        reply,
+        text=_whole_characters(reply.text),
+        model=_word(reply.model),
+        response_id=_word(reply.response_id),
+        tool_calls=calls,
+    )
+
+
+def _whole_characters(text: str) -> str:
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _word(text: str) -> str:
+    return _whole_characters(text).replace("\0", "?")
+
+
+def _nests_deeper(document: Json, levels: int) -> bool:
+    layer: list[Any] = [document]
+    for _ in range(levels):
+        layer = [
+            inner
+            for outer in layer
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+        if not layer:
+            return False
+    return True
 
 
 def _no_constant(name: str) -> NoReturn:
