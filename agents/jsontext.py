@@ -23,6 +23,13 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
+class Value:
+    """One JSON value: an object, a list, a text, a number, true, false or null."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
 class NotFound:
     """`problem` is a stable word, `detail` says where; both may be shown to the model."""
 
@@ -62,17 +69,26 @@ def extract_object(text: str, *, cut_off: bool = False) -> Found | NotFound:
 
 def parse_arguments(text: str) -> Found | NotFound:
     """The arguments of a tool call: the whole text is one JSON object, or the call is refused (row 48)."""
+    found = parse_whole(text)
+    if isinstance(found, NotFound):
+        return found
+    if not isinstance(found.value, dict):
+        return NotFound("not_json", "the arguments must be one JSON object")
+    return Found(found.value)
+
+
+def parse_whole(text: str) -> Value | NotFound:
+    """The whole text as one JSON value of any kind, read as strictly as everything here."""
     try:
         value = _DECODER.decode(text)
+        _each_encodable(value)
     except _Refused as refused:
         return NotFound(refused.problem, refused.detail)
     except RecursionError:
         return NotFound("too_deep", "brackets nest too deeply")
     except ValueError as error:
         return NotFound("not_json", str(error))
-    if not isinstance(value, dict):
-        return NotFound("not_json", "the arguments must be one JSON object")
-    return Found(value)
+    return Value(value)
 
 
 def _objects_of(text: str) -> list[Mapping[str, Any]]:

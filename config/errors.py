@@ -128,6 +128,19 @@ class BodyLimitMiddleware:
         return self.get_response(request)
 
 
+class PlainAddressMiddleware:
+    """Refuses an address with a NUL in it: no row can hold one, and PostgreSQL takes the question for a fault."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        if "\0" in request.path or "%00" in request.META.get("QUERY_STRING", ""):
+            detail = "The address holds a NUL character."
+            return answer(request, Problem(status=400, code="bad_request", detail=detail))
+        return self.get_response(request)
+
+
 def answer(request: HttpRequest, problem: Problem) -> HttpResponse:
     """Problem details under /api/, a fragment for htmx, a page for people."""
     if request.path.startswith("/api/"):

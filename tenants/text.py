@@ -38,7 +38,7 @@ def free_text(field: str, value: object, *, characters_max: int, required: bool 
     text = _text(field, value, characters_max).replace("\r\n", "\n").strip()
     if any(c not in "\n\t" and unicodedata.category(c) in {"Cc", "Cs"} for c in text):
         raise InvalidInput(field, "has a control character", "Use plain text with line breaks only.")
-    if required and not text:
+    if required and all(c.isspace() or unicodedata.category(c) in _HIDDEN for c in text):
         raise InvalidInput(field, "is empty", "Say something here.", code="required")
     return text
 

@@ -11,7 +11,6 @@ from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.generics import GenericAPIView, ListAPIView
-from rest_framework.pagination import CursorPagination
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -34,17 +33,16 @@ from tenants.access import project_for, require_role
 from tenants.errors import InvalidInput
 from tenants.idempotency import KEY_HEADER, IdempotentPosts
 from tenants.models import Role, Scope, User
+from tenants.paging import ByKey
 from tenants.shapes import body_of
 
 PATCH_TYPE = "text/x-diff; charset=utf-8"
 
 
-class OldestFirst(CursorPagination):
+class OldestFirst(ByKey):
     """Tables that grow by appending are read from the start."""
 
     page_size = 100
-    max_page_size = 200
-    page_size_query_param = "limit"
     ordering = "pk"
 
 

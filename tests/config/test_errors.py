@@ -113,3 +113,10 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_read(client: Client) -
 def test_an_unknown_address_is_a_problem_under_api_and_a_page_elsewhere(client: Client) -> None:
     assert client.get("/api/v1/nothing-here").json()["code"] == "not_found"
     assert b"<html" in client.get("/nothing-here").content
+
+
+@pytest.mark.parametrize(
+    "address", ["/api/v1/changes?q=%00", "/api/v1/schema?a%00=1", "/changes?q=a%00b", "/a%00b"]
+)
+def test_an_address_with_a_nul_is_refused_before_a_database_sees_it(client: Client, address: str) -> None:
+    assert client.get(address).status_code == 400

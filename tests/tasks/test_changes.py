@@ -100,6 +100,7 @@ def test_numbers_count_per_organization_also_when_many_submit_at_once(project: P
     [
         ({"title": ""}, "title"),
         ({"goal": "x" * 1_000_000}, "goal"),
+        ({"goal": " \u200b\ufeff\n"}, "goal"),  # nothing that anybody could read
         ({"criteria": ()}, "criteria"),
         ({"budget": Usd(-1)}, "budget"),
         ({"budget": "5"}, "budget"),
