@@ -29,11 +29,11 @@ run: prepare
 	@exec $(PY) manage.py up --demo
 
 test: prepare-dev
-	$(PY) -m pytest -n $(TEST_PROCESSES) --dist loadscope -r s $(PYTEST_ARGS)
+	$(PY) -m pytest -n $(TEST_PROCESSES) --dist loadscope -r fEs $(PYTEST_ARGS)
 
 test-services: prepare-dev
 	TEST_DATABASE_URL=$(TEST_DATABASE_URL) TEST_REDIS_URL=$(TEST_REDIS_URL) \
-	$(PY) -m pytest -n $(TEST_PROCESSES) --dist loadscope -r s $(PYTEST_ARGS)
+	$(PY) -m pytest -n $(TEST_PROCESSES) --dist loadscope -r fEs $(PYTEST_ARGS)
 
 check: prepare-dev
 	$(PY) -m ruff format --check --quiet .
