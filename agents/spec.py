@@ -43,7 +43,7 @@ class Payers:
     """
 
     organization_id: UUID
-    project_id: UUID
+    project_id: UUID | None  # None: the organization itself asks, such as for the test of a connector
     user_id: UUID
     connector: str
     meters: tuple[MeterKey, ...]

@@ -7,6 +7,8 @@ from django.urls import URLPattern, URLResolver, include, path
 from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
+from agents import api as agents_api
+from agents import pages as agents_pages
 from budgets import api as budgets_api
 from config import health
 from providers import api as providers_api
@@ -27,6 +29,7 @@ api_v1: list[URLPattern | URLResolver] = [
     *budgets_api.urlpatterns,
     *tenants_api.urlpatterns,
     *providers_api.urlpatterns,
+    *agents_api.urlpatterns,
     path("schema", SpectacularAPIView.as_view(), name="schema"),
     path("docs", SpectacularSwaggerSplitView.as_view(url_name="v1:schema"), name="docs"),
 ]
@@ -38,6 +41,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     *tasks_pages.urlpatterns,
     *tenants_pages.urlpatterns,
     *providers_pages.urlpatterns,
+    *agents_pages.urlpatterns,
     # An address is proved by its invitation, so nobody changes it by themselves.
     path("accounts/email/", RedirectView.as_view(pattern_name="account")),
     path("accounts/", include("allauth.urls")),

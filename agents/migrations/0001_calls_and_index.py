@@ -78,7 +78,7 @@ class Migration(migrations.Migration):
                         default=uuid_utils.compat.uuid7, editable=False, primary_key=True, serialize=False
                     ),
                 ),
-                ("project_id", models.UUIDField()),
+                ("project_id", models.UUIDField(null=True)),
                 ("change_id", models.UUIDField(blank=True, null=True)),
                 ("task_id", models.UUIDField(blank=True, null=True)),
                 ("run_id", models.UUIDField(blank=True, null=True)),
