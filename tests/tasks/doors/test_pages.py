@@ -9,13 +9,15 @@ from django.test import Client
 from django.utils import timezone
 
 from agents import archive
+from agents.workspace.git import store_for
 from budgets.keys import MeterKind
 from budgets.limits import set_limit
 from budgets.money import Usd
 from routing.words import EndReason
 from tasks.models import Change, Check, Task
+from tasks.promotion import settle_trunk
 from tasks.states import CandidateState, ChangeState, RunState, TaskState
-from tenants.models import Project, Role, User
+from tenants.models import Organization, Project, Role, User
 from tests.factories.agents import make_model_call, make_tool_call
 from tests.factories.tasks import (
     NOW,
@@ -33,6 +35,7 @@ from tests.factories.tasks import (
     make_trunk,
 )
 from tests.factories.tenants import make_member, make_organization, make_project
+from tests.tasks.repositories import edited, make_repository
 
 pytestmark = pytest.mark.django_db
 
@@ -305,6 +308,28 @@ def test_a_candidate_shows_evidence_flags_and_who_promotes(client: Client, proje
     member = Client()
     member.force_login(make_member(project.organization, Role.MEMBER))
     assert "An admin promotes" in read(member, f"/candidates/{candidate.pk}")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_after_main_moved_a_person_has_the_candidate_composed_anew(client: Client) -> None:
+    """Nobody else does: a READY Change whose button is dead would stay READY for ever."""
+    project = make_project(Organization.objects.get())  # the organization that `client` is an admin of
+    trunk = make_repository(project)
+    store = store_for(project.pk)
+    mine, theirs = (edited(store, trunk.commit, {f"{name}.txt": b"1"}) for name in ("mine", "theirs"))
+    change = make_change(project, state=ChangeState.READY)
+    candidate = make_candidate(
+        change, state=CandidateState.PASSED, base_commit=trunk.commit, commit=mine, generation=1
+    )
+    store.promote(theirs, trunk.commit, "another")
+    settle_trunk(project.pk, now=NOW)
+    page = read(client, f"/candidates/{candidate.pk}")
+    assert "Compose it anew" in page
+    assert "Promote to main" not in page
+    assert "disabled" not in page.partition("<main")[2]
+    client.post(f"/candidates/{candidate.pk}/promote")
+    change.refresh_from_db()
+    assert (change.state, store.commit_of_main()) == (ChangeState.COMPOSING, theirs)
 
 
 def test_query_counts_do_not_grow_with_rows(
