@@ -13,6 +13,7 @@ WORKSPACE = "/workspace"
 HOME = "/home/agent"
 SANDBOX_UID_INSIDE = 1000
 LOCALE = "C.UTF-8"
+MEMORY_PLACES = ("/tmp", "/dev/shm", HOME)  # noqa: S108  # inside the sandbox
 
 # A skeleton, never the host's own /etc: nothing of it may be a secret.
 ETC_FILES: Mapping[str, str] = {

@@ -54,6 +54,8 @@ def _become(order: dict[str, Any]) -> NoReturn:
     try:
         os.setsid()
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:  # noqa: PTH123
+            score.write("1000")  # before the worker, should memory run out
         rules = _landlock_rules(order["read"], order["write"], order["devices"]) if order["confine"] else -1
         os.chdir(order["directory"])
         _limit(order["limits"])

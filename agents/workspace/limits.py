@@ -14,6 +14,10 @@ MEMORY_BYTES_MAX = 2_048 * MEBIBYTE
 FILE_BYTES_MAX = 256 * MEBIBYTE
 DISK_BYTES_MAX = 2_048 * MEBIBYTE
 DISK_FREE_BYTES_MIN = 512 * MEBIBYTE
+FILES_MAX = 500_000  # of a workspace: an empty file takes no bytes, and a disk holds only so many
+MEMORY_FILES_MAX = 200_000  # of the file systems in memory together; each costs the kernel about 1 KiB
+# What no counter of a process shows (buffers of sockets and pipes) is seen by what the machine has left.
+MEMORY_FREE_BYTES_MIN = 512 * MEBIBYTE
 TMP_BYTES_MAX = 512 * MEBIBYTE
 HOME_BYTES_MAX = 64 * MEBIBYTE
 PROCESSES_MAX = 256
@@ -40,7 +44,10 @@ class Limits:
     cpu_seconds_max: int = 2 * COMMAND_SECONDS_MAX  # of one process; the wall clock binds the tree
     memory_bytes_max: int = MEMORY_BYTES_MAX  # of one process, and of the tree together
     file_bytes_max: int = FILE_BYTES_MAX
+    memory_free_bytes_min: int = MEMORY_FREE_BYTES_MIN  # of the machine
     disk_bytes_max: int = DISK_BYTES_MAX
+    files_max: int = FILES_MAX
+    memory_files_max: int = MEMORY_FILES_MAX
     tmp_bytes_max: int = TMP_BYTES_MAX
     processes_max: int = PROCESSES_MAX
     open_files_max: int = OPEN_FILES_MAX

@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from agents.errors import NoSandbox
-from agents.workspace.bubblewrap import Box
+from agents.workspace.bubblewrap import MEMORY_PLACES, Box
 from agents.workspace.launcher import NOT_STARTED
 from agents.workspace.limits import (
     BEAT_SECONDS,
@@ -26,7 +26,14 @@ from agents.workspace.limits import (
     Limits,
 )
 from agents.workspace.output import Spool
-from agents.workspace.processes import bytes_on_disk, free_bytes, memory_of
+from agents.workspace.processes import (
+    files_in_memory,
+    memory_left,
+    space_left,
+    space_taken,
+    tree_of,
+    unlinked_bytes,
+)
 from agents.workspace.starting import Started, sandbox_owner, start_in_bubblewrap, start_with_launcher
 
 PROBE_SECONDS_MAX = 10.0
@@ -176,8 +183,8 @@ class _Watch:
         self._deadline = self._begun + limits.seconds_max
         self._next_poll = self._begun + FIRST_POLL_SECONDS
         self._next_beat = self._begun + BEAT_SECONDS
-        self._free_at_start = free_bytes(box.directory)
-        self._used_at_start: int | None = None
+        self._space_at_start = space_left(box.directory)
+        self._memory_at_start = memory_left()
         self._open = True
         self._reason = "exit"
         self._killed_at: float | None = None
@@ -262,18 +269,35 @@ class _Watch:
             self._beat()
 
     def _measure(self) -> None:
-        memory = memory_of(self._process.pid)
-        self._peak = max(self._peak, memory)
-        if memory > self._limits.memory_bytes_max:
+        tree = tree_of(self._process.pid)
+        self._peak = max(self._peak, tree.resident_bytes)
+        if tree.resident_bytes > self._limits.memory_bytes_max or self._hides_memory(tree.processes):
             self._kill("memory")
-        free = free_bytes(self._box.directory)
-        taken = self._free_at_start - free
-        if taken > self._limits.disk_bytes_max:
-            # Others write to this disk too: count our own before anybody is blamed.
-            if bytes_on_disk(self._box.directory) > self._limits.disk_bytes_max:
-                self._kill("disk")
-        elif free < DISK_FREE_BYTES_MIN and taken > 0:
+        elif self._fills_the_disk(tree.processes):
             self._kill("disk")
+
+    def _hides_memory(self, processes: Sequence[int]) -> bool:
+        """What no process is charged for: names in file systems in memory, and buffers of the kernel."""
+        if (
+            not self._started.gentle
+            and files_in_memory(processes, MEMORY_PLACES) > self._limits.memory_files_max
+        ):
+            return True
+        left = memory_left()
+        taken = self._memory_at_start - left
+        return left < self._limits.memory_free_bytes_min and taken > self._limits.memory_bytes_max // 4
+
+    def _fills_the_disk(self, processes: Sequence[int]) -> bool:
+        """Others use this disk too: our own is counted before anybody is blamed."""
+        left, directory, limits = space_left(self._box.directory), self._box.directory, self._limits
+        taken = self._space_at_start.bytes - left.bytes
+        if taken > limits.disk_bytes_max or self._space_at_start.files - left.files > limits.files_max:
+            ours = space_taken(directory)
+            if ours.files > limits.files_max:
+                return True
+            if ours.bytes + unlinked_bytes(processes, directory) > limits.disk_bytes_max:
+                return True
+        return left.bytes < DISK_FREE_BYTES_MIN and taken > 0
 
     def _take(self) -> None:
         try:
@@ -313,7 +337,7 @@ class _Watch:
         return {
             "timeout": f"stopped: not finished after {limits.seconds_max:g} seconds",
             "cpu": f"stopped: a process used {limits.cpu_seconds_max} seconds of processor time",
-            "memory": f"stopped: more than {limits.memory_bytes_max:,} bytes of memory",
-            "disk": f"stopped: more than {limits.disk_bytes_max:,} bytes on disk, or the disk is full",
+            "memory": f"stopped: more than {limits.memory_bytes_max:,} bytes of memory, or the machine has no more",
+            "disk": f"stopped: more than {limits.disk_bytes_max:,} bytes, {limits.files_max:,} files or the whole disk",
             "output_limit": f"stopped: more than {limits.output_bytes_max:,} bytes of output",
         }[self._reason]

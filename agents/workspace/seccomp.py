@@ -18,10 +18,18 @@ _NEW_NAMESPACES = 0x7E020000
 _AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C  # type into a terminal
 _X32_BIT = 0x40000000
+SHARED_SEGMENT_BYTES_MAX = 65_536
 
 # These answer ENOSYS, not EPERM: glibc then falls back to clone, whose flags can be looked at, and
 # libraries fall back from io_uring, which would go round the rule about sockets.
-_ABSENT = {"io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "clone3": 435}
+# Memory that is no process's own (memfd) would be counted by nobody.
+_ABSENT = {
+    "memfd_secret": 447,
+    "io_uring_setup": 425,
+    "io_uring_enter": 426,
+    "io_uring_register": 427,
+    "clone3": 435,
+}
 _REFUSED_EVERYWHERE = {
     "open_tree": 428, "move_mount": 429, "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433,
     "pidfd_getfd": 438, "mount_setattr": 442, "quotactl_fd": 443, "open_tree_attr": 467,
@@ -35,11 +43,13 @@ class _Machine:
     socket: int
     socketpair: int
     ioctl: int
+    memfd_create: int
+    shmget: int
     refused: dict[str, int]
 
 
 _X86_64 = _Machine(
-    architecture=0xC000003E, clone=56, socket=41, socketpair=53, ioctl=16,
+    architecture=0xC000003E, clone=56, socket=41, socketpair=53, ioctl=16, memfd_create=319, shmget=29,
     refused={
         "ptrace": 101, "syslog": 103, "vhangup": 153, "modify_ldt": 154, "pivot_root": 155, "_sysctl": 156,
         "adjtimex": 159, "chroot": 161, "acct": 163, "settimeofday": 164, "mount": 165, "umount2": 166,
@@ -54,7 +64,7 @@ _X86_64 = _Machine(
     },
 )  # fmt: skip
 _AARCH64 = _Machine(
-    architecture=0xC00000B7, clone=220, socket=198, socketpair=199, ioctl=29,
+    architecture=0xC00000B7, clone=220, socket=198, socketpair=199, ioctl=29, memfd_create=279, shmget=194,
     refused={
         "lookup_dcookie": 18, "umount2": 39, "mount": 40, "pivot_root": 41, "nfsservctl": 42, "chroot": 51,
         "vhangup": 58, "quotactl": 60, "acct": 89, "unshare": 97, "kexec_load": 104, "init_module": 105,
@@ -89,13 +99,25 @@ def _program(machine: _Machine, *, sockets: bool) -> list[bytes]:
     ]
     if machine is _X86_64:
         out += [_op(_AT_LEAST, 0, 1, _X32_BIT), _op(_RETURN, 0, 0, _KILL_PROCESS)]
-    for number in _ABSENT.values():
+    for number in (*_ABSENT.values(), machine.memfd_create):
         out += [_op(_EQUAL, 0, 1, number), _refuse(errno.ENOSYS)]
     for number in (machine.refused | _REFUSED_EVERYWHERE).values():
         out += [_op(_EQUAL, 0, 1, number), _refuse(errno.EPERM)]
     out += _when(
         machine.clone,
         [_op(_LOAD, 0, 0, _ARG0), _op(_ANY_BIT, 0, 1, _NEW_NAMESPACES), _refuse(errno.EPERM), _allow()],
+    )
+    # A segment of shared memory stays when nobody is attached to it: only small ones, as databases begin with.
+    out += _when(
+        machine.shmget,
+        [
+            _op(_LOAD, 0, 0, _ARG1 + 4),
+            _op(_EQUAL, 0, 2, 0),
+            _op(_LOAD, 0, 0, _ARG1),
+            _op(_AT_LEAST, 0, 1, SHARED_SEGMENT_BYTES_MAX + 1),
+            _refuse(errno.EPERM),
+            _allow(),
+        ],
     )
     out += _when(machine.socket, _socket_rules() if sockets else [_refuse(errno.EAFNOSUPPORT)])
     out += _when(

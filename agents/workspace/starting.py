@@ -24,6 +24,7 @@ from agents.workspace.toolchain import Toolchain, toolchain
 # Nobody's uid: what sandboxed code is outside its namespace when the worker is root. As root itself it
 # would be root for file permissions, and no limit on processes would bind it.
 SANDBOX_UID = 64_242
+OOM_SCORE = "1000"
 _STAGES = Path("/tmp")  # noqa: S108  # every user reaches it
 _STAGE_PREFIX = "remit-stage-"
 _STAGE_SECONDS_MAX = 3_600
@@ -92,7 +93,7 @@ def start_in_bubblewrap(box: Box, argv: Sequence[str], *, limits: Limits, own_pr
         cleanup.callback(os.close, reader)
         os.set_blocking(reader, False)
         try:
-            process = _popen([*before, *line], fds=fds)
+            process = _popen([*before, *_first_to_go(), *line], fds=fds)
         except BaseException:
             cleanup.close()
             raise
@@ -136,6 +137,13 @@ def start_with_launcher(box: Box, argv: Sequence[str], *, limits: Limits, confin
     }
     process = _popen([sys.executable, "-I", "-S", str(_LAUNCHER), json.dumps(order)], fds=[])
     return Started(process, None, gentle=True, cleanup=cleanup)
+
+
+@functools.cache
+def _first_to_go() -> tuple[str, ...]:
+    """Should the machine run out of memory, a sandbox is what the kernel ends, and not the worker."""
+    program = shutil.which("choom")
+    return (program, "--adjust", OOM_SCORE, "--") if program is not None else ()
 
 
 def _popen(line: Sequence[str], *, fds: Sequence[int]) -> subprocess.Popen[bytes]:

@@ -432,6 +432,12 @@ FLOODS: dict[str, tuple[str, Limits, set[str]]] = {
     "one large file": ("head -c 40000000 /dev/zero > big", Limits(file_bytes_max=MEBIBYTE), {"exit"}),
     "a sparse file": ("truncate -s 1T sparse", Limits(file_bytes_max=MEBIBYTE), {"exit"}),
     "many files": ("i=0; while :; do i=$((i+1)); head -c 900000 /dev/urandom > f$i; done", Limits(disk_bytes_max=40 * MEBIBYTE, seconds_max=20), {"disk"}),
+    "files without a name": ("python3 -c '\nimport os, time\nfor i in range(9):\n f = open(str(i), \"wb\", 0); os.unlink(str(i)); [f.write(bytes(1 << 20)) for _ in range(20)]; globals()[\"f%d\" % i] = f\ntime.sleep(20)'", Limits(disk_bytes_max=60 * MEBIBYTE, seconds_max=15), {"disk"}),
+    "empty files": ("python3 -c '\nimport os, time\nfor i in range(5000): open(str(i), \"w\")\ntime.sleep(20)'", Limits(files_max=2_000, seconds_max=15), {"disk"}),
+    "empty files in memory": ("python3 -c '\nimport time\nfor i in range(5000): open(\"/tmp/%d\" % i, \"w\")\ntime.sleep(20)'", Limits(memory_files_max=2_000, seconds_max=15), {"memory"}),
+    "files of memory": ("python3 -c '\nimport os\nfds = [os.memfd_create(\"x\") for _ in range(9)]'", Limits(), {"exit"}),
+    "shared segments": ("python3 -c '\nimport ctypes, sys\nsys.exit(any(ctypes.CDLL(None).shmget(0, ctypes.c_size_t(n), 0o1600) < 0 for n in (1 << 17, 1 << 32)))'", Limits(), {"exit"}),
+    "buffers of sockets": ("python3 -c '\nimport socket, time\npairs = [socket.socketpair() for _ in range(1500)]\nfor a, b in pairs:\n a.setblocking(False)\n try:\n  while True: a.send(bytes(65536))\n except BlockingIOError: pass\ntime.sleep(20)'", Limits(memory_bytes_max=200 * MEBIBYTE, memory_free_bytes_min=1 << 50, seconds_max=20), {"memory"}),
     "open files": ("python3 -c 'x = [open(\"/dev/null\") for _ in range(100_000)]'", Limits(), {"exit"}),
 }  # fmt: skip
 
@@ -544,3 +550,10 @@ def test_cleaning_a_long_line_takes_no_time() -> None:
     clean(b"x" * 200_000)
     clean(b"\x1b[" * 50_000)
     assert time.monotonic() - started < 2
+
+
+@pytest.mark.parametrize("tier", [A, B, C])
+def test_a_sandbox_is_the_first_to_go_when_memory_runs_out(place: Path, tier: SandboxTier) -> None:
+    """The kernel would otherwise choose among the worker, the database and the sandbox by size alone."""
+    output = run(Box(directory=place), ["cat", "/proc/self/oom_score_adj"], tier=tier)
+    assert output.text.strip() == "1000"
