@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
-from django.db.models import Q
+from django.db import IntegrityError, transaction
+from django.db.models import Q, QuerySet
 
 from budgets.decisions import Unit, period_of, unit_of
 from budgets.errors import KeyReused
@@ -76,7 +78,7 @@ def set_limit(
 ) -> LimitChange | AlreadyDone | Unchanged:
     """Set what a subject may use: its open period at once, and every later one. None is unlimited, 0 is nothing.
 
-    Idempotent by `key` in the organization; raises `KeyReused` for a key with another amount, `InvalidInput`
+    Idempotent by `key` in the organization; raises `KeyReused` for a key with another amount or expiry, `InvalidInput`
     for a bad value, `NotVisible` for a project or user of another organization. With `expires_at` the limit
     returns by itself. Lowering it below what is spent is allowed, and stops the next call. May run inside the
     caller's transaction, which then should be short: the meter is locked. The door has checked who may.
@@ -89,13 +91,14 @@ def set_limit(
     check_expiry(expires_at, now)
     check_subject(kind, organization_id, subject)
     meter = meter_key(kind, organization_id, subject, now=now)
-    with transaction.atomic():
+    with _one_use_of(key), transaction.atomic():
+        rule = _locked_rule(meter)
+        # Under the lock: of two at once with one key, the second finds what the first has written.
         earlier = _change_of(organization_id, key)
         if earlier is not None:
-            return _repeated(earlier, kind, subject, unit, after)
-        rule = _locked_rule(meter)
+            return _repeated(earlier, kind, subject, unit, after, expires_at)
         before = plain(getattr(rule, _COLUMN[unit]))
-        if before == after:
+        if before == after and not _would_outlast(rule, unit, expires_at, now):
             return Unchanged(before, after)
         return _write(
             rule,
@@ -166,11 +169,39 @@ def _in_force(change: LimitChange, now: datetime, *, current: int | None) -> int
         unit=change.unit,
         returns__isnull=True,
     ).order_by("at", "id")
-    running: LimitChange | None = history.filter(Q(expires_at__isnull=True) | Q(expires_at__gt=now)).last()
+    running = _running(history, now)
     if running is not None:
         return running.after
     first: LimitChange | None = history.first()
     return current if first is None else first.before
+
+
+@contextmanager
+def _one_use_of(key: str) -> Iterator[None]:
+    """Two at once with one key and different limits: the index lets one through, and the other is told."""
+    try:
+        yield
+    except IntegrityError as error:
+        if "limit_change_once_per_key" not in str(error) and "budgets_limitchange" not in str(error):
+            raise
+        raise KeyReused(key) from error
+
+
+def _running(history: QuerySet[LimitChange], now: datetime) -> LimitChange | None:
+    found: LimitChange | None = (
+        history.filter(Q(expires_at__isnull=True) | Q(expires_at__gt=now)).order_by("at", "id").last()
+    )
+    return found
+
+
+def _would_outlast(rule: LimitRule, unit: Unit, expires_at: datetime | None, now: datetime) -> bool:
+    """Whether setting the very limit in force says something new: that it stays longer than its raise would."""
+    history = LimitChange.objects.filter(
+        **_of(rule.organization_id), kind=rule.kind, subject=rule.subject, unit=unit, returns__isnull=True
+    )
+    running = _running(history, now)
+    ends = None if running is None else running.expires_at
+    return ends is not None and (expires_at is None or expires_at > ends)
 
 
 def _write(
@@ -266,9 +297,15 @@ def _change_of(organization_id: UUID | None, key: str) -> LimitChange | None:
 
 
 def _repeated(
-    earlier: LimitChange, kind: MeterKind, subject: str, unit: Unit, after: int | None
+    earlier: LimitChange,
+    kind: MeterKind,
+    subject: str,
+    unit: Unit,
+    after: int | None,
+    expires_at: datetime | None,
 ) -> AlreadyDone:
-    if (earlier.kind, earlier.subject, earlier.unit, earlier.after) != (kind, subject, unit, after):
+    was = (earlier.kind, earlier.subject, earlier.unit, earlier.after, earlier.expires_at)
+    if was != (kind, subject, unit, after, expires_at):
         raise KeyReused(earlier.key)
     return AlreadyDone(earlier)
 

@@ -90,14 +90,14 @@ def wake_lost(now: datetime) -> int:
     return len(chosen)
 
 
-def wake_waiting_for_money(change: Change, *, besides: Task | None = None, now: datetime) -> None:
+def wake_waiting_for_money(organization_id: UUID, *, besides: Task | None = None, now: datetime) -> None:
     """A hold ended: whoever waits for one in this organization may ask again at once, after the commit.
 
     Not before: their rows belong to other Changes, whose locks this transaction does not have. `besides` is
     the Task that has just begun to wait.
     """
     skipped = besides.pk if besides else None
-    transaction.on_commit(partial(_wake_waiting, change.organization_id, skipped, now))
+    transaction.on_commit(partial(_wake_waiting, organization_id, skipped, now))
 
 
 def give_back(task: Task, *, not_before: datetime, waiting_for: str, index_waits: int = 0) -> bool:

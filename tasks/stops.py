@@ -11,13 +11,12 @@ from routing.words import MAX_ATTEMPTS_PER_TIER, EndReason
 
 E = EndReason
 
-# The limit that stops a Task, and the meters whose raise lifts it. The provider's own meter and the
-# platform's are an operator's, not a tenant's.
+# The limit that stops a Task, and the meters whose raise lifts it. The platform's meter is an operator's.
 RAISED_BY: Mapping[str, tuple[MeterKind, ...]] = {
     E.CHANGE_BUDGET: (MeterKind.CHANGE,),
     E.PROJECT_BUDGET: (MeterKind.PROJECT,),
     E.USER_BUDGET: (MeterKind.USER,),
-    E.MONTHLY_BUDGET: (MeterKind.ORGANIZATION,),
+    E.MONTHLY_BUDGET: (MeterKind.ORGANIZATION, MeterKind.PROVIDER),
     E.DAILY_CALL_CAP: (MeterKind.DAILY_CALLS,),
     MAX_ATTEMPTS_PER_TIER: (MeterKind.CHANGE,),
 }
@@ -60,13 +59,15 @@ def stop_detail(
 def ways_out(limit: str, refusals: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Every act that would lift this stop, with the role it needs and, where known, the figure it must exceed."""
     found: list[dict[str, Any]] = []
-    refused = {str(refusal["kind"]): refusal for refusal in refusals if not refusal.get("waits")}
+    refused = {str(refusal["kind"]): refusal for refusal in _in_the_way(refusals)}
     for kind in RAISED_BY.get(limit, ()):
-        found.append({"act": "raise", "meter": str(kind), "role": ROLE_TO_RAISE, **_least(refused.get(kind))})
+        if limit != E.MONTHLY_BUDGET or kind in refused:  # two meters bear this name: name the one that refused
+            least = _least(refused.get(kind))
+            found.append({"act": "raise", "meter": str(kind), "role": ROLE_TO_RAISE, **least})
     # Meters that refused beside the first one must have room, too, before anything goes on.
     for name, refusal in refused.items():
         if name not in RAISED_BY.get(limit, ()):
-            role = "operator" if name in (MeterKind.PLATFORM, MeterKind.PROVIDER) else ROLE_TO_RAISE
+            role = "operator" if name == MeterKind.PLATFORM else ROLE_TO_RAISE
             found.append({"act": "raise", "meter": name, "role": role, **_least(refusal)})
     if limit == MAX_ATTEMPTS_PER_TIER:
         found.append({"act": "reopen", "role": ROLE_TO_REOPEN})
@@ -79,9 +80,27 @@ def ways_out(limit: str, refusals: Sequence[Mapping[str, Any]]) -> list[dict[str
     return found
 
 
+def was_stopped_by(kind: MeterKind, limit: str, detail: Mapping[str, Any]) -> bool:
+    """Whether a raise of that meter lifts this stop.
+
+    The monthly stop is named after three meters and a provider's own limit: a raise of one lifts only what
+    that one refused. Other stops bear the name of their one meter.
+    """
+    if kind not in RAISED_BY.get(limit, ()):
+        return kind in (MeterKind.PROJECT, MeterKind.USER) and limit == MAX_ATTEMPTS_PER_TIER  # row 196
+    if limit != E.MONTHLY_BUDGET:
+        return True
+    return any(refusal["kind"] == kind for refusal in _in_the_way(detail.get("refusals", ())))
+
+
 def may_reopen_without_raising(limit: str, refusals: Sequence[Mapping[str, Any]]) -> bool:
     """After replan, and after a provider's own limit: our meters are not what stands in the way."""
     return limit == MAX_ATTEMPTS_PER_TIER or (limit == E.MONTHLY_BUDGET and not refusals)
+
+
+def _in_the_way(refusals: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The meters that must get room: not those that merely wait for held money, unless all of them do."""
+    return [refusal for refusal in refusals if not refusal.get("waits")] or list(refusals)
 
 
 def _least(refusal: Mapping[str, Any] | None) -> dict[str, Any]:

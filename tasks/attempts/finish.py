@@ -61,7 +61,7 @@ def finish(run: TaskRun, outcome: Outcome, *, now: datetime) -> None:
         record(noted.kind, change=change, task=task, run=run, data=noted.data, key=noted.key, now=now)
     settle_dependents(change, now=now)
     wake_next(change, now=now)
-    wake_waiting_for_money(change, besides=task, now=now)
+    wake_waiting_for_money(change.organization_id, besides=task, now=now)
 
 
 def _complete(task: Task, run: TaskRun, outcome: Outcome, *, now: datetime) -> None:

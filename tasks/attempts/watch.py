@@ -85,7 +85,7 @@ def _keep_holds(run: TaskRun, *, now: datetime) -> None:
         with contextlib.suppress(ClosedDifferently):  # the reaper was faster
             keep(reservation_id, reason="the worker process died during the call", actor="watch")
     refresh_cost(run)
-    wake_waiting_for_money(run.task.change, now=now)
+    wake_waiting_for_money(run.task.change.organization_id, now=now)
 
 
 def _end(run: TaskRun, end: EndReason, note: str, *, now: datetime) -> bool:

@@ -272,3 +272,37 @@ def test_the_history_of_limits_cannot_be_rewritten() -> None:
     change = limit(organization_key(), Usd(5))
     with pytest.raises(DatabaseError), transaction.atomic():
         LimitChange.objects.filter(pk=change.pk).update(after=10**9)
+
+
+def test_a_raise_for_a_time_can_be_made_to_last() -> None:
+    """The same amount without an expiry is a decision of its own: the return must not undo it."""
+    key = organization_key()
+    limit(key, Usd(50_000_000), key="for a day", expires_at=NOON + timedelta(days=1))
+    assert isinstance(limit(key, Usd(50_000_000), key="for good"), LimitChange)
+    return_expired(NOON + timedelta(days=2))
+    assert in_force(key, NOON + timedelta(days=2)) == Usd(50_000_000)
+    assert isinstance(limit(key, Usd(50_000_000), key="again"), Unchanged)
+    assert list(find_problems(NOON)) == []
+
+
+def test_the_same_key_with_another_expiry_is_another_raise() -> None:
+    key = organization_key()
+    limit(key, Usd(50_000_000), key="k", expires_at=NOON + timedelta(days=1))
+    with pytest.raises(KeyReused):
+        limit(key, Usd(50_000_000), key="k")
+
+
+def test_an_expiry_while_calls_are_held_keeps_them_and_refuses_the_next() -> None:
+    """The old limit comes back below what is held: the calls on their way end, and the books stay whole."""
+    meters = make_payers()
+    limit(meters[0], Usd(1_000), key="first")
+    limit(meters[0], Usd(9_000), key="for an hour", expires_at=NOON + timedelta(hours=1))
+    held = make_hold(meters, 8_000)
+    later = NOON + timedelta(hours=2)
+    return_expired(later)
+    (refused,) = refusals(meters[:1], Amount(Usd(1), 1), now=later)
+    assert (refused.limit, refused.held, refused.waits) == (Usd(1_000), Usd(8_000), True)
+    settle(held.reservation_id, cost=Usd(7_000), usage=USAGE, rates=None)
+    (refused,) = refusals(meters[:1], Amount(Usd(1), 1), now=later)
+    assert (refused.spent, refused.waits) == (Usd(7_000), False)
+    assert list(find_problems(NOON)) == []

@@ -155,7 +155,7 @@ class TestWaking:
         stranger = make_task(not_before=at(10), waiting_for="held_money:change")
         began = make_task(change, not_before=at(10), waiting_for="held_money:change")
         with django_capture_on_commit_callbacks(execute=True):
-            wake_waiting_for_money(change, besides=began, now=NOW)
+            wake_waiting_for_money(change.organization_id, besides=began, now=NOW)
         assert Task.objects.get(pk=waits.pk).not_before == NOW
         assert Task.objects.get(pk=began.pk).not_before == at(10)  # it has just asked
         assert Task.objects.get(pk=retries.pk).not_before == at(5)

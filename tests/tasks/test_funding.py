@@ -164,12 +164,13 @@ def month(kind: str, **more: object) -> dict[str, object]:
         ("user_budget", [month("user"), REFUSED], ["raise user admin", "raise change admin"]),
         ("monthly_budget", [month("organization")], ["raise organization admin", "wait"]),
         ("daily_call_cap", [month("daily_calls")], ["raise daily_calls admin", "wait"]),
-        ("monthly_budget", [], ["raise organization admin", "top_up_provider operator", "reopen member"]),
+        ("monthly_budget", [], ["top_up_provider operator", "reopen member"]),
+        ("monthly_budget", [month("provider")], ["raise provider admin", "wait"]),
         ("max_attempts_per_tier", [], ["raise change admin", "reopen member"]),
         (
             "monthly_budget",
             [month("platform")],
-            ["raise organization admin", "raise platform operator", "wait"],
+            ["raise platform operator", "wait"],
         ),
     ],
 )

@@ -16,11 +16,11 @@ from tasks.attempts.choice import history_of
 from tasks.errors import NotStopped
 from tasks.funding import budget_of, stop_change
 from tasks.models import Change, Reopening, Task
-from tasks.raises import Raised, preview_raise, raise_budget
+from tasks.raises import Raised, limit_of_subject, preview_limit, preview_raise, raise_budget, set_budget
 from tasks.states import ChangeState, TaskState
 from tasks.stops import stop_detail
 from tasks.windows import reopen_task, resume_stops
-from tenants.errors import InvalidInput, RoleTooLow
+from tenants.errors import InvalidInput, NotVisible, RoleTooLow
 from tenants.models import AuditEntry, Role, User
 from tests.factories.tasks import NOW, make_change, make_failed_run, make_stopped_task, make_task
 from tests.factories.tenants import make_member
@@ -46,13 +46,20 @@ def admin(change: Change) -> User:
 
 
 def stopped(change: Change, limit: str, **more: object) -> Task:
-    detail = stop_detail(limit, reason="budget_refused", refusals=[], now=NOW)
+    refusals = [refused_by("organization")] if limit == "monthly_budget" else []
+    detail = stop_detail(limit, reason="budget_refused", refusals=more.pop("refusals", refusals), now=NOW)  # type: ignore[arg-type]  # a test's shorthand
     task = make_stopped_task(change, limit, stop_detail=detail, **more)
     Change.objects.filter(pk=change.pk).update(
         state=ChangeState.BUDGET_BLOCKED, stop_limit=limit, stop_detail=detail
     )
     change.refresh_from_db()
     return task
+
+
+def refused_by(kind: str, **over: object) -> dict[str, object]:
+    """What one meter said when it refused."""
+    figures = {"limit": 1, "spent": 1, "held": 0, "amount": 1, "unit": "usd", "waits": False, "ends_at": None}
+    return {"kind": kind, "subject": "x", "period": "2026-11", **figures, **over}
 
 
 def state_of(task: Task) -> str:
@@ -272,7 +279,7 @@ def test_a_monthly_stop_ends_when_the_limit_is_raised_through_any_door(change: C
 
 
 def test_a_providers_own_limit_ends_with_the_month(change: Change) -> None:
-    task = stopped(change, "monthly_budget")
+    task = stopped(change, "monthly_budget", refusals=[])
     assert resume_stops(LATER) == 0
     assert resume_stops(datetime(2026, 12, 1, tzinfo=UTC)) == 1
     assert state_of(task) == TaskState.READY
@@ -327,3 +334,69 @@ def test_the_same_raise_pressed_twice_at_once_reopens_once() -> None:
     assert sorted(result.replayed for result in results) == [False, True, True]
     assert Reopening.objects.filter(task=task).count() == 1
     assert state_of(task) == TaskState.READY
+
+
+def test_a_raise_of_the_organization_leaves_alone_what_the_providers_meter_or_account_stopped(
+    change: Change, admin: User
+) -> None:
+    """Three meters and a provider's own limit stop as `monthly_budget`: each raise lifts its own stops."""
+    ours = stopped(change, "monthly_budget")
+    meter = stopped(change, "monthly_budget", refusals=[refused_by("provider")])
+    account = stopped(change, "monthly_budget", refusals=[])
+    both = stopped(change, "monthly_budget", refusals=[refused_by("organization"), refused_by("provider")])
+    raised = lift(change, admin, kind=MeterKind.ORGANIZATION, to=Usd.dollars("500"))
+    assert set(raised.reopened) == {ours, both}
+    assert {state_of(task) for task in (meter, account)} == {TaskState.BLOCKED}
+    whose = limit_of_subject(change.organization, MeterKind.PROVIDER, change.project.connector)
+    set_budget(whose, Usd.dollars("1"), by=admin, reason="", key="down", now=LATER)
+    done = set_budget(whose, Usd.dollars("2"), by=admin, reason="", key="up", now=LATER)
+    assert done.raised.reopened == (meter,)
+
+
+def test_long_keys_that_begin_alike_are_two_raises(change: Change, admin: User) -> None:
+    """A key may have 200 characters; the row that remembers a reopening must not cut it."""
+    first, second = "k" * 199 + "1", "k" * 199 + "2"
+    stopped(change, "change_budget")
+    assert len(lift(change, admin, key=first).reopened) == 1
+    again = Task.objects.get(change=change)
+    Task.objects.filter(pk=again.pk).update(state=TaskState.BLOCKED, stop_limit="change_budget")
+    assert len(lift(change, admin, key=second, to=Usd.dollars("6")).reopened) == 1
+
+
+def test_lowering_below_what_is_spent_stops_the_next_call_and_reopens_nothing(
+    change: Change, admin: User
+) -> None:
+    spend(change, Usd.dollars("0.5"))
+    stopped(change, "change_budget")
+    whose = limit_of_subject(change.organization, MeterKind.CHANGE, str(change.pk))
+    preview = preview_limit(whose, Usd.dollars("0.2"), now=LATER)
+    assert (preview.is_raise, preview.stops_the_next_call, preview.reopens) == (False, True, ())
+    done = set_budget(whose, Usd.dollars("0.2"), by=admin, reason="", key="k", now=LATER)
+    assert (done.is_raise, done.raised.reopened, budget_of(change)) == (False, (), Usd.dollars("0.2"))
+
+
+def test_setting_a_limit_is_for_admins_and_for_their_own_organization(change: Change, admin: User) -> None:
+    whose = limit_of_subject(change.organization, MeterKind.ORGANIZATION, "")
+    member = make_member(change.organization, Role.MEMBER)
+    with pytest.raises(RoleTooLow):
+        set_budget(whose, FIVE, by=member, reason="", key="k", now=LATER)
+    stranger = make_change()
+    for kind, subject in [
+        (MeterKind.CHANGE, str(stranger.pk)),
+        (MeterKind.CHANGE, "no id"),
+        (MeterKind.ORGANIZATION, str(stranger.organization_id)),
+        (MeterKind.PROVIDER, "nobody"),
+    ]:
+        with pytest.raises(NotVisible):
+            limit_of_subject(change.organization, kind, subject)
+    for kind, subject in [(MeterKind.PROJECT, stranger.project_id), (MeterKind.USER, stranger.author_id)]:
+        with pytest.raises(NotVisible):
+            set_budget(
+                limit_of_subject(change.organization, kind, str(subject)),
+                FIVE,
+                by=admin,
+                reason="",
+                key="k",
+                now=LATER,
+            )
+    assert LimitChange.objects.filter(by__isnull=False).count() == 0
