@@ -1,11 +1,11 @@
-"""REST, read only: the ledger of an organization, as rows, as CSV, and as sums."""
+"""REST: the ledger of an organization as rows, as CSV and as sums; and the release of an unknown charge."""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
@@ -23,11 +23,15 @@ from budgets.keys import MeterKind
 from budgets.models import LimitChange, Meter, Reservation, ReservationState
 from budgets.money import Usd, exact
 from budgets.reports import By, Narrow, Spend, csv_rows, narrow, spend_by, total
+from budgets.reservations import release_unknown
 from tenants.access import organization_for, require_role, role_of
 from tenants.errors import InvalidInput, NotVisible
-from tenants.models import Organization, Role
+from tenants.idempotency import IdempotentPosts
+from tenants.models import Organization, Role, Scope, User
+from tenants.shapes import Shape
 
 DAYS_MAX = 400
+ID_MAX = 2**63 - 1
 CSV_TYPE = "text/csv; charset=utf-8"
 SEE_ALL = (Role.ADMIN, Role.OWNER)
 BY_WORDS = {by.value.removesuffix("_id"): by for by in By}
@@ -100,6 +104,10 @@ class SpendOutput(serializers.Serializer[Spend]):
     known = UsdText(help_text="A subtotal: unknown calls are not in it.")
     unknown_calls = serializers.IntegerField()
     unknown_at_most = UsdText(help_text="What those cost at most; the meters count it.")
+    unpriced_calls = serializers.IntegerField(
+        help_text="Of the unknown ones, those that no price is known for: they are not even in unknown_at_most."
+    )
+    known_calls = serializers.IntegerField(help_text="Coverage: calls whose cost is known, of `calls`.")
     held = UsdText()
     calls = serializers.IntegerField()
 
@@ -148,7 +156,7 @@ class MeterList(OfOrganization, ListAPIView[Meter]):
     queryset = Meter.objects.none()
 
     def get_queryset(self) -> QuerySet[Meter]:
-        wanted = {name: self.request.query_params.get(name) for name in ("kind", "subject", "period")}
+        wanted = {name: _text(self.request.query_params, name) for name in ("kind", "subject", "period")}
         equal = {name: value for name, value in wanted.items() if value}
         meters = Meter.objects.of_organization(self.organization.pk).filter(**equal)
         if role_of(self.request.user, self.organization.pk) in SEE_ALL:
@@ -174,6 +182,26 @@ class Ledger(OfOrganization, ListAPIView[Reservation]):
     @extend_schema(operation_id="ledger_list", tags=["budgets"], parameters=FILTERS)
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         return self.list(request, *args, **kwargs)
+
+
+class ReleaseInput(Shape):
+    reason = serializers.CharField(help_text="Why this call was not billed; it is kept.")
+
+
+class Release(OfOrganization, IdempotentPosts):
+    """Take an unknown charge off the meters: a person knows that the provider did not bill it."""
+
+    write_scope = Scope.BUDGETS_WRITE
+
+    @extend_schema(
+        operation_id="ledger_release", tags=["budgets"], request=ReleaseInput, responses=CallOutput
+    )
+    def post(self, request: Request, organization_id: UUID, call_id: int) -> Response:
+        call = unknown_charge(request.user, self.organization, call_id)
+        reason = ReleaseInput.parse(request)["reason"]
+        release_unknown(call.pk, by=cast(User, request.user), reason=reason)
+        call.refresh_from_db()
+        return Response(CallOutput(call).data)
 
 
 class LedgerCsv(OfOrganization):
@@ -231,10 +259,22 @@ def calls_for(user: Any, organization: Organization) -> QuerySet[Reservation]:
     return calls if role_of(user, organization.pk) in SEE_ALL else calls.filter(user_id=user.pk)
 
 
+def unknown_charge(user: Any, organization: Organization, call_id: int) -> Reservation:
+    """The call of an address, for an admin. Raises `NotVisible`, `RoleTooLow`."""
+    call = Reservation.objects.of_organization(organization.pk).filter(pk=min(call_id, ID_MAX)).first()
+    if call is None:
+        raise NotVisible("call")
+    require_role(user, organization.pk, Role.ADMIN)
+    found: Reservation = call
+    return found
+
+
 def read_filters(organization: Organization, query: Any) -> Narrow:
     """The filters of an address. Raises `InvalidInput` that names the one that does not fit."""
     since, until = _day(query, "since"), _day(query, "until")
-    if since and until and not timedelta(0) <= until - since <= timedelta(days=DAYS_MAX):
+    if until == date.max or (
+        since and until and not timedelta(0) <= until - since <= timedelta(days=DAYS_MAX)
+    ):
         raise InvalidInput("until", "does not fit since", f"Ask for 1 to {DAYS_MAX} days.")
     state = query.get("state", "")
     if state and state not in ReservationState.values:
@@ -319,6 +359,7 @@ urlpatterns = [
     path("organizations/<uuid:organization_id>/meters", MeterList.as_view()),
     path("organizations/<uuid:organization_id>/ledger", Ledger.as_view()),
     path("organizations/<uuid:organization_id>/ledger.csv", LedgerCsv.as_view()),
+    path("organizations/<uuid:organization_id>/ledger/<int:call_id>/release", Release.as_view()),
     path("organizations/<uuid:organization_id>/spend", SpendSums.as_view()),
     path("organizations/<uuid:organization_id>/limit-changes", LimitChanges.as_view()),
 ]

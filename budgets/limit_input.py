@@ -22,15 +22,16 @@ _MAX_OF = {Unit.USD: AMOUNT_MICRO_MAX, Unit.TOKENS: TOKENS_MAX, Unit.CALLS: CALL
 
 
 def read_limit(kind: MeterKind, raw: object, *, field: str = "limit", currency: str = "USD") -> Limit:
-    """What a person or client sent as a limit: an amount, a whole number of calls, or nothing for unlimited.
+    """What a person or client sent as a limit: an amount, a whole number of calls, or None for unlimited.
 
-    Raises `InvalidInput`: negative, NaN, an exponent, a comma, too large, another currency.
+    Raises `InvalidInput`: negative, NaN, an exponent, a comma, too large, another currency. An empty text is
+    none of them: a field that was left out must never take a limit away.
     """
     if currency != "USD":
         raise InvalidInput(
             field, f"{currency!r} is not a known currency", "Give US dollars.", code="unknown_currency"
         )
-    if raw is None or raw == "":
+    if raw is None:
         return None
     if unit_of(kind) is Unit.USD:
         try:

@@ -96,7 +96,7 @@ def set_limit(
         # Under the lock: of two at once with one key, the second finds what the first has written.
         earlier = _change_of(organization_id, key)
         if earlier is not None:
-            return _repeated(earlier, kind, subject, unit, after, expires_at)
+            return _repeated(earlier, meter, unit=unit, after=after, expires_at=expires_at)
         before = plain(getattr(rule, _COLUMN[unit]))
         if before == after and not _would_outlast(rule, unit, expires_at, now):
             return Unchanged(before, after)
@@ -297,15 +297,10 @@ def _change_of(organization_id: UUID | None, key: str) -> LimitChange | None:
 
 
 def _repeated(
-    earlier: LimitChange,
-    kind: MeterKind,
-    subject: str,
-    unit: Unit,
-    after: int | None,
-    expires_at: datetime | None,
+    earlier: LimitChange, meter: MeterKey, *, unit: Unit, after: int | None, expires_at: datetime | None
 ) -> AlreadyDone:
     was = (earlier.kind, earlier.subject, earlier.unit, earlier.after, earlier.expires_at)
-    if was != (kind, subject, unit, after, expires_at):
+    if was != (meter.kind, meter.subject, unit, after, expires_at):
         raise KeyReused(earlier.key)
     return AlreadyDone(earlier)
 

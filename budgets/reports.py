@@ -77,11 +77,15 @@ class Narrow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spend:
-    """What one group cost. `known` is a subtotal: `unknown_calls` are not in it, and cost at most `unknown_at_most`."""
+    """What one group cost. `known` is a subtotal: `unknown_calls` are not in it, and cost at most `unknown_at_most`.
+
+    Of these, `unpriced_calls` have no price at all: nobody knows what they cost even at most.
+    """
 
     known: Usd = ZERO
     unknown_calls: int = 0
     unknown_at_most: Usd = ZERO
+    unpriced_calls: int = 0
     held: Usd = ZERO
     calls: int = 0  # that may have cost something: refunded ones are left out
 
@@ -94,6 +98,20 @@ class Spend:
     def coverage(self) -> tuple[int, int]:
         """Calls with a known cost, of all that ended."""
         return self.calls - self.unknown_calls, self.calls
+
+    @property
+    def known_calls(self) -> int:
+        return self.coverage[0]
+
+    def __add__(self, other: Spend) -> Spend:
+        return Spend(
+            known=self.known + other.known,
+            unknown_calls=self.unknown_calls + other.unknown_calls,
+            unknown_at_most=self.unknown_at_most + other.unknown_at_most,
+            unpriced_calls=self.unpriced_calls + other.unpriced_calls,
+            held=self.held + other.held,
+            calls=self.calls + other.calls,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +207,7 @@ _SUMS: dict[str, Any] = {
     "known_usd": Sum("cost", filter=_ENDED),
     "unknown_count": Count("pk", filter=_ENDED & Q(cost__isnull=True)),
     "unknown_usd": Sum("usd", filter=Q(cost__isnull=True) & _ENDED),
+    "unpriced_count": Count("pk", filter=_ENDED & Q(cost__isnull=True, priced=False)),
     "held_usd": Sum("hold_usd", filter=Q(state=ReservationState.HELD)),
     "ended_count": Count("pk", filter=_ENDED),
 }
@@ -199,6 +218,7 @@ def _spend(row: dict[str, Any]) -> Spend:
         known=row["known_usd"] or ZERO,
         unknown_calls=row["unknown_count"],
         unknown_at_most=row["unknown_usd"] or ZERO,
+        unpriced_calls=row["unpriced_count"],
         held=row["held_usd"] or ZERO,
         calls=row["ended_count"],
     )

@@ -13,8 +13,8 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils import timezone
 
+from budgets.errors import LedgerError
 from budgets.keys import MeterKind
-from budgets.limits import read_limit
 from tasks.changes import cancel_change
 from tasks.errors import TaskError
 from tasks.models import (
@@ -83,7 +83,7 @@ class Acts(ReadOnly):
         for row in rows:
             try:
                 self.message_user(request, act(row), messages.SUCCESS)
-            except (TaskError, TenantError) as refused:
+            except (TaskError, TenantError, LedgerError) as refused:
                 self.message_user(request, f"{row}: {refused}", messages.ERROR)
 
 
@@ -116,7 +116,7 @@ class Changes(Acts):
         if form.is_valid():
             try:
                 kind = MeterKind(form.cleaned_data["meter"])
-                to = read_limit(kind, form.cleaned_data["to"], field="to")
+                to = form.limit(kind)
                 preview = "; ".join(_preview(change, kind, to) for change in chosen)
                 if "raise" in request.POST:
                     self.each(request, chosen, lambda change: _raise(request, change, kind, to, form))
@@ -284,6 +284,7 @@ def _raise(request: HttpRequest, change: Change, kind: MeterKind, to: Any, form:
         by=_person(request),
         reason=form.cleaned_data["reason"],
         key=f"{form.cleaned_data['key']}-{change.number}",
+        expires_at=form.expires_at(),
         now=timezone.now(),
     )
     names = ", ".join(task.key for task in raised.reopened) or "nothing"

@@ -36,8 +36,9 @@ RAISABLE = (
     MeterKind.USER,
     MeterKind.ORGANIZATION,
     MeterKind.DAILY_CALLS,
+    MeterKind.PROVIDER,
 )
-assert {kind for kinds in RAISED_BY.values() for kind in kinds} <= {*RAISABLE, MeterKind.PROVIDER}
+assert {kind for kinds in RAISED_BY.values() for kind in kinds} == set(RAISABLE), "every stop can be lifted"
 # What an organization's admin may limit. The platform's own meter is an operator's.
 SETTABLE = tuple(kind for kind in MeterKind if kind is not MeterKind.PLATFORM)
 OF_THE_ORGANIZATION = frozenset(
@@ -77,7 +78,8 @@ class RaisePreview:
     def stops_the_next_call(self) -> bool:
         """Nothing is left under the new limit."""
         spent, held, to = (_plain(each) for each in (self.spent, self.held, self.to))
-        assert spent is not None and held is not None, "a meter counts from zero"
+        assert spent is not None, "a meter counts from zero"
+        assert held is not None, "a meter counts from zero"
         return to is not None and spent + held >= to
 
 
@@ -106,7 +108,9 @@ def limit_of_subject(
     """Whose limit a client names. Empty: the organization's own. Raises `NotVisible` for another organization's."""
     if kind not in SETTABLE:
         names = ", ".join(SETTABLE)
-        raise InvalidInput("meter", f"{kind} cannot be set here", f"Name one of {names}.", code="not_settable")
+        raise InvalidInput(
+            "meter", f"{kind} cannot be set here", f"Name one of {names}.", code="not_settable"
+        )
     if kind in OF_THE_ORGANIZATION:
         subject = subject or str(organization.pk)
     if not subject:

@@ -12,13 +12,16 @@ from django.db.models import Count, Max, Prefetch, Q, QuerySet, Sum
 
 from budgets.decisions import STOP_OF, MeterReading, Unit, unit_of
 from budgets.keys import MeterKind
-from budgets.meters import payer_meters, read_meters
+from budgets.meters import meter_key, payer_meters, read_meters
 from budgets.models import Meter, Reservation, ReservationState
 from budgets.money import ZERO, Usd
+from budgets.reports import Narrow, total
 from tasks.models import Candidate, Change, ChangeSet, Check, DecisionReceipt, Event, Task, TaskRun
 from tasks.pictures.bars import MoneyBar, money_bar
 from tasks.states import ChangeState, TaskState
+from tenants.access import role_of
 from tenants.errors import InvalidInput, NotVisible
+from tenants.models import Membership, Organization, Project, Role
 from tenants.scope import TenantModel
 
 if TYPE_CHECKING:
@@ -37,6 +40,13 @@ GROUPS: Mapping[str, tuple[ChangeState, ...]] = {
     "working": (S.PLANNING, S.RUNNING, S.COMPOSING),
     "ended": (S.PROMOTED, S.CANCELLED),
 }
+LIMITS_OF_A_KIND_MAX = 200
+_OF_THE_ORGANIZATION = (
+    MeterKind.ORGANIZATION,
+    MeterKind.DAILY_CALLS,
+    MeterKind.CLASSIFIER_CALLS,
+    MeterKind.EMBEDDINGS,
+)
 
 Row = TypeVar("Row", bound=TenantModel)
 
@@ -302,6 +312,71 @@ def figures_of(reading: MeterReading) -> MeterFigures:
         left=_left(reading.left_usd) if money else _left(reading.left_calls),
         ends_at=reading.ends_at,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubjectLimit:
+    """One limit of an organization, and whose it is."""
+
+    subject: str
+    name: str
+    figures: MeterFigures
+
+
+def limits_of(organization: Organization, *, now: datetime) -> list[SubjectLimit]:
+    """Every limit that an admin can set for the open period, in a bounded number of queries; Changes have pages."""
+    own = str(organization.pk)
+    subjects = [(kind, own, organization.name) for kind in _OF_THE_ORGANIZATION]
+    projects = Project.objects.of_organization(organization.pk).filter(archived_at__isnull=True)
+    named = list(projects.order_by("name")[:LIMITS_OF_A_KIND_MAX])
+    subjects += [(MeterKind.PROJECT, str(project.pk), project.name) for project in named]
+    members = (
+        Membership.objects.of_organization(organization.pk).select_related("user").order_by("user__email")
+    )
+    subjects += [(MeterKind.USER, str(one.user_id), one.user.email) for one in members[:LIMITS_OF_A_KIND_MAX]]
+    connectors = sorted({project.connector for project in named if project.connector})
+    subjects += [(MeterKind.PROVIDER, name, name) for name in connectors]
+    keys = [meter_key(kind, organization.pk, subject, now=now) for kind, subject, _ in subjects]
+    return [
+        SubjectLimit(subject=subject, name=name, figures=figures_of(reading))
+        for (_, subject, name), reading in zip(subjects, read_meters(keys), strict=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """How many Changes were promoted, and what one of them cost on average, failures included."""
+
+    changes: int
+    cost: Usd | None  # unknown charges at their worst case; None: nothing was promoted
+    unknown_calls: int
+
+
+def accepted_of(
+    user: Person, organization: Organization, calls: QuerySet[Reservation], filters: Narrow
+) -> Accepted:
+    """Promoted in that time, by the calls of that time which a person may see.
+
+    Whoever sees only their own calls is told of their own Changes.
+    """
+    promoted = Change.objects.visible_to(user).filter(organization=organization, state=ChangeState.PROMOTED)
+    author = filters.user_id if sees_all(user, organization) else user.pk
+    equal = {
+        "author_id": author,
+        "project_id": filters.project_id,
+        "ended_at__gte": filters.since,
+        "ended_at__lt": filters.until,
+    }
+    count = promoted.filter(**{name: value for name, value in equal.items() if value is not None}).count()
+    spent = total(calls.filter(change_id__isnull=False))
+    cost = Usd(-(-spent.charged.micro // count)) if count else None
+    return Accepted(changes=count, cost=cost, unknown_calls=spent.unknown_calls)
+
+
+def sees_all(user: Person, organization: Organization) -> bool:
+    """An admin sees the money of everybody."""
+    role = role_of(user, organization.pk)
+    return role is not None and role >= Role.ADMIN
 
 
 def unknown_calls(*, change_ids: Sequence[UUID]) -> dict[UUID, int]:

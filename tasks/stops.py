@@ -61,7 +61,9 @@ def ways_out(limit: str, refusals: Sequence[Mapping[str, Any]]) -> list[dict[str
     found: list[dict[str, Any]] = []
     refused = {str(refusal["kind"]): refusal for refusal in _in_the_way(refusals)}
     for kind in RAISED_BY.get(limit, ()):
-        if limit != E.MONTHLY_BUDGET or kind in refused:  # two meters bear this name: name the one that refused
+        if (
+            limit != E.MONTHLY_BUDGET or kind in refused
+        ):  # two meters bear this name: name the one that refused
             least = _least(refused.get(kind))
             found.append({"act": "raise", "meter": str(kind), "role": ROLE_TO_RAISE, **least})
     # Meters that refused beside the first one must have room, too, before anything goes on.

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 
 from budgets.keys import MeterKind
+from budgets.limits import Limit, read_limit
 from budgets.money import NotAnAmount, Usd, exact, parse_usd
+from tasks.raises import RAISABLE, SETTABLE
 from tenants.shapes import Shape
-
-RAISABLE = (
-    MeterKind.CHANGE,
-    MeterKind.PROJECT,
-    MeterKind.USER,
-    MeterKind.ORGANIZATION,
-    MeterKind.DAILY_CALLS,
-)
 
 
 class UsdInput(serializers.Field[Usd, Any, str, Any]):
@@ -56,21 +52,48 @@ class ChangeInput(Shape):
     draft = serializers.BooleanField(required=False, default=False)
 
 
+@extend_schema_field(OpenApiTypes.STR)
+class LimitText(serializers.Field[Any, Any, Any, Any]):
+    """What was sent, as it was sent: `read_limit` says what is wrong with it, and takes no float."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        return data
+
+    def to_representation(self, value: Any) -> Any:
+        return value
+
+
 class RaiseInput(Shape):
-    """A new limit. An equal or lower one is no raise: it changes the limit and reopens nothing."""
+    """A higher limit. An equal or lower one is no raise, and is refused."""
 
     meter = serializers.ChoiceField(choices=[kind.value for kind in RAISABLE])
-    to = serializers.CharField(
+    to = LimitText(
         allow_null=True,
         help_text='US dollars, such as "7.50"; for daily_calls a whole number of calls; null: unlimited.',
     )
+    currency = serializers.CharField(required=False, default="USD", help_text="USD is the only one.")
     reason = serializers.CharField(required=False, allow_blank=True, default="")
     expires_at = serializers.DateTimeField(
-        required=False,
-        allow_null=True,
-        default=None,
-        help_text="When the limit of now returns; null: it stays.",
+        required=False, allow_null=True, default=None, help_text="Then the limit of before returns by itself."
     )
+
+
+class LimitInput(RaiseInput):
+    """A limit, up or down, of anybody in the organization."""
+
+    meter = serializers.ChoiceField(choices=[kind.value for kind in SETTABLE])
+    subject = serializers.CharField(
+        required=False,
+        allow_blank=True,
+        default="",
+        max_length=120,
+        help_text="Of a change, project or user its id, of a provider the connector's name; empty: the organization.",
+    )
+
+
+def limit_in(wanted: Any) -> Limit:
+    """The amount of a raise or a limit. Raises `InvalidInput`."""
+    return read_limit(MeterKind(wanted["meter"]), wanted["to"], field="to", currency=wanted["currency"])
 
 
 class ReasonInput(Shape):

@@ -210,16 +210,59 @@ class TaskBriefOutput(serializers.Serializer[Any]):
     title = serializers.CharField()
 
 
-class PreviewOutput(serializers.Serializer[Any]):
-    """What a raise to this limit would open again."""
+class ChangeBriefOutput(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    key = serializers.CharField()
+    title = serializers.CharField()
 
+
+class PreviewOutput(serializers.Serializer[Any]):
+    """What this limit would do: change nothing, stop the next call, or open work again."""
+
+    before = CountOutput(allow_null=True)
+    to = CountOutput(allow_null=True)
+    spent = CountOutput()
+    held = CountOutput()
     is_raise = serializers.BooleanField()
+    stops_the_next_call = serializers.BooleanField()
     reopens = TaskBriefOutput(many=True)
+    gives_back = TaskBriefOutput(many=True, help_text="Tasks that wait for those.")
+    resumes = ChangeBriefOutput(many=True, help_text="Changes whose planning or composing goes on.")
 
 
 class RaisedOutput(serializers.Serializer[Any]):
     reopened = TaskBriefOutput(many=True)
     money = MoneyOutput()
+
+
+class LimitOutput(serializers.Serializer[Any]):
+    """One limit in force, with what is spent and held under it in the open period."""
+
+    meter = serializers.CharField(source="figures.kind")
+    subject = serializers.CharField()
+    name = serializers.CharField()
+    period = serializers.CharField(source="figures.period")
+    counts = serializers.ChoiceField(choices=["usd", "calls"], source="figures.counts")
+    limit = CountOutput(allow_null=True, source="figures.limit", help_text="null: unlimited")
+    spent = CountOutput(source="figures.spent")
+    held = CountOutput(source="figures.held")
+    ends_at = serializers.DateTimeField(allow_null=True, source="figures.ends_at")
+
+
+class LimitSetOutput(serializers.Serializer[Any]):
+    before = CountOutput(allow_null=True)
+    after = CountOutput(allow_null=True)
+    is_raise = serializers.BooleanField()
+    reopened = TaskBriefOutput(many=True, source="raised.reopened")
+    resumed = ChangeBriefOutput(many=True, source="raised.changes_resumed")
+
+
+class AcceptedOutput(serializers.Serializer[Any]):
+    """What a promoted Change cost on average, failed and unfinished work included. Null: none was promoted."""
+
+    changes = serializers.IntegerField()
+    cost = UsdText(allow_null=True, help_text="Unknown charges are in it at their worst case.")
+    unknown_calls = serializers.IntegerField()
 
 
 class MeterOutput(serializers.Serializer[Any]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from tasks.api import views
+from tasks.api import limits, views
 
 urlpatterns = [
     path("projects/<uuid:project_id>/changes", views.ProjectChanges.as_view()),
@@ -23,6 +23,9 @@ urlpatterns = [
     path("changes/<uuid:change_id>/meters", views.MeterList.as_view()),
     path("changes/<uuid:change_id>/raises", views.RaiseList.as_view()),
     path("changes/<uuid:change_id>/raises/preview", views.RaisePreview.as_view()),
+    path("organizations/<uuid:organization_id>/limits", limits.LimitList.as_view()),
+    path("organizations/<uuid:organization_id>/limits/preview", limits.LimitPreview.as_view()),
+    path("organizations/<uuid:organization_id>/spend/accepted", limits.AcceptedCost.as_view()),
     path("candidates/<uuid:candidate_id>", views.CandidateDetail.as_view()),
     path("candidates/<uuid:candidate_id>/patch", views.CandidatePatch.as_view()),
     path("candidates/<uuid:candidate_id>/promote", views.CandidatePromotion.as_view()),

@@ -17,14 +17,14 @@ from rest_framework.views import APIView
 
 from agents import archive
 from budgets.keys import MeterKind
-from budgets.limits import read_limit
+from budgets.limits import Limit, read_limit
 from tasks import reads
 from tasks.api import inputs, outputs
 from tasks.changes import cancel_change, pause_change, resume_change, retry_change, start_draft, submit_change
 from tasks.models import Candidate, Change, ChangeSet, DecisionReceipt, Event, Task, TaskRun
 from tasks.planning import approve_plan
 from tasks.promotion import promote
-from tasks.raises import preview_raise, raise_budget
+from tasks.raises import RAISABLE, preview_raise, raise_budget
 from tasks.reopening import send_back
 from tasks.states import ChangeState
 from tasks.wanted import read_wanted
@@ -36,6 +36,8 @@ from tenants.models import Role, Scope, User
 from tenants.paging import ByKey
 from tenants.shapes import body_of
 
+UNLIMITED = "unlimited"
+TO_OF_A_PREVIEW = "as in a raise; unlimited: that word"
 PATCH_TYPE = "text/x-diff; charset=utf-8"
 
 
@@ -172,7 +174,7 @@ class ChangeRetry(ChangeAct):
     def post(self, request: Request, change_id: UUID) -> Response:
         change = self.change(request, change_id)
         reason = inputs.ReasonInput.parse(request)["reason"]
-        retry_change(change, by=_person(request), reason=reason, key=_key(request), now=timezone.now())
+        retry_change(change, by=_person(request), reason=reason, key=key_of(request), now=timezone.now())
         return Response(_detail(request, change_id))
 
 
@@ -209,10 +211,10 @@ class RaiseList(ChangeAct):
         raised = raise_budget(
             change=change,
             kind=kind,
-            to=read_limit(kind, wanted["to"], field="to"),
+            to=inputs.limit_in(wanted),
             by=_person(request),
             reason=wanted["reason"],
-            key=_key(request),
+            key=key_of(request),
             expires_at=wanted["expires_at"],
             now=timezone.now(),
         )
@@ -225,8 +227,8 @@ class RaisePreview(APIView):
         operation_id="raises_preview",
         tags=["budgets"],
         parameters=[
-            OpenApiParameter("meter", str, enum=[kind.value for kind in inputs.RAISABLE], required=True),
-            OpenApiParameter("to", str, required=True, description="as in a raise"),
+            OpenApiParameter("meter", str, enum=[kind.value for kind in RAISABLE], required=True),
+            OpenApiParameter("to", str, required=True, description=TO_OF_A_PREVIEW),
         ],
         responses=outputs.PreviewOutput,
         description="What a raise would reopen; changes nothing.",
@@ -234,7 +236,7 @@ class RaisePreview(APIView):
     def get(self, request: Request, change_id: UUID) -> Response:
         change = reads.change_for(request.user, change_id)
         kind = raisable(request.query_params.get("meter"))
-        to = read_limit(kind, request.query_params.get("to"), field="to")
+        to = limit_asked(request, kind)
         return Response(outputs.PreviewOutput(preview_raise(change, kind, to, now=timezone.now())).data)
 
 
@@ -358,7 +360,7 @@ class TaskReopening(IdempotentPosts):
         task = reads.task_for(request.user, task_id)
         require_role(request.user, task.change.organization_id, Role.MEMBER)
         reason = inputs.ReasonInput.parse(request)["reason"]
-        reopen_task(task, by=_person(request), reason=reason, key=_key(request), now=timezone.now())
+        reopen_task(task, by=_person(request), reason=reason, key=key_of(request), now=timezone.now())
         return Response(outputs.TaskOutput(reads.task_for(request.user, task_id)).data)
 
 
@@ -374,7 +376,7 @@ class TaskComment(IdempotentPosts):
         task = reads.task_for(request.user, task_id)
         require_role(request.user, task.change.organization_id, Role.MEMBER)
         comment = inputs.CommentInput.parse(request)["comment"]
-        send_back(task, comment, by=_person(request), key=_key(request), now=timezone.now())
+        send_back(task, comment, by=_person(request), key=key_of(request), now=timezone.now())
         return Response(outputs.TaskOutput(reads.task_for(request.user, task_id)).data)
 
 
@@ -438,10 +440,10 @@ def patch_of(key: str) -> HttpResponse:
 
 def raisable(said: object) -> MeterKind:
     """The meter of an address. Raises `InvalidInput` that names those that people may raise."""
-    for kind in inputs.RAISABLE:
+    for kind in RAISABLE:
         if said == kind.value:
             return kind
-    names = ", ".join(inputs.RAISABLE)
+    names = ", ".join(RAISABLE)
     raise InvalidInput("meter", "is none that can be raised here", f"Name one of {names}.")
 
 
@@ -454,6 +456,12 @@ def _person(request: Request) -> User:
     return cast(User, request.user)
 
 
-def _key(request: Request) -> str:
+def key_of(request: Request) -> str:
     """The client's own key, so that its repetition is known to the ledger too; else a fresh one."""
     return request.headers.get(KEY_HEADER) or f"api-{uuid4()}"
+
+
+def limit_asked(request: Request, kind: MeterKind) -> Limit:
+    """The amount in the address of a preview, where null is the word `unlimited`."""
+    said = request.query_params.get("to", "")
+    return None if said == UNLIMITED else read_limit(kind, said, field="to")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from django import forms
+from django.core.validators import MaxValueValidator
 from django.http import QueryDict
 
 from budgets.keys import MeterKind
@@ -91,12 +92,11 @@ class ChangeForm:
         return [row for row in self.rows if row.text.strip() or row.command.strip()]
 
 
-class RaiseForm(forms.Form):
-    """A raise. `key` makes pressing the button twice one raise; no limit at all is said, never left out."""
+class AmountForm(forms.Form):
+    """A new limit. `key` makes pressing the button twice one act; no limit at all is said, never left out."""
 
     use_required_attribute = False  # an amount is needed only without the tick
 
-    meter = forms.ChoiceField(label="Limit", choices=[(kind.value, METER_LABELS[kind]) for kind in RAISABLE])
     to = forms.CharField(
         label="New limit",
         max_length=40,
@@ -108,6 +108,7 @@ class RaiseForm(forms.Form):
     until = forms.DateField(
         label="Only until",
         required=False,
+        validators=[MaxValueValidator(date(9998, 12, 31), "This is no day in the coming year.")],
         help_text="The end of this UTC day; then the limit of now returns.",
         widget=forms.DateInput(attrs={"type": "date"}),
     )
@@ -118,6 +119,8 @@ class RaiseForm(forms.Form):
         super().clean()
         if self.cleaned_data.get("unlimited"):
             self.errors.pop("to", None)
+            if self.cleaned_data.get("to"):
+                self.add_error("to", "Give an amount or tick that there is no limit, not both.")
 
     def limit(self, kind: MeterKind) -> Limit:
         """Raises `InvalidInput` for what is no limit."""
@@ -127,7 +130,32 @@ class RaiseForm(forms.Form):
 
     def expires_at(self) -> datetime | None:
         day = self.cleaned_data["until"]
-        return datetime.combine(day + timedelta(days=1), time(), tzinfo=UTC) if day else None
+        return datetime.combine(day, time(), tzinfo=UTC) + timedelta(days=1) if day else None
+
+
+class RaiseForm(AmountForm):
+    field_order = ("meter", "to", "unlimited", "until", "reason")
+
+    meter = forms.ChoiceField(label="Limit", choices=[(kind.value, METER_LABELS[kind]) for kind in RAISABLE])
+
+
+class LimitForm(AmountForm):
+    """Whose limit: `of` is a kind and a subject, as in `project:0192…`."""
+
+    field_order = ("of", "to", "unlimited", "until", "reason")
+
+    of = forms.ChoiceField(label="Limit of", choices=[])
+
+    def __init__(self, *args: Any, of: list[tuple[str, str]], **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.fields["of"].choices = of  # type: ignore[attr-defined]  # of a choice field
+
+
+class ReleaseForm(forms.Form):
+    """Which unknown charge is taken back, and why."""
+
+    call = forms.IntegerField(min_value=1, widget=forms.HiddenInput)
+    reason = forms.CharField(max_length=2_000)
 
 
 class ReasonForm(forms.Form):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from django.db.models import Count, QuerySet, Sum
+from django.db.models import Count, QuerySet
 from django.http import HttpRequest
 
 from budgets.api import SEE_ALL, calls_for
@@ -20,10 +20,13 @@ from routing.words import Tier
 from tasks.models import Change, Event, TaskRun
 from tasks.pictures.bars import DayChart, MoneyBar, day_chart, money_bar
 from tasks.pictures.timeline import BurnDown, burn_down, share_of_span
-from tasks.reads import MeterFigures, figures_of
-from tasks.states import ChangeState, RunState
+from tasks.reads import MeterFigures, accepted_of, figures_of
+from tasks.states import RunState
 from tenants.access import role_of
 from tenants.models import Membership, Organization, Project
+
+if TYPE_CHECKING:
+    from tasks.reads import Person
 
 TOP = 10
 CALLS_SHOWN = 30
@@ -47,8 +50,8 @@ class TierOutcome:
     tier: str
     succeeded: int
     failed: int
-    cost: Usd
-    lost: Usd
+    cost: Spend
+    lost: Spend
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +87,9 @@ def spend_figures(
         "rankings": _rankings(organization, found),
         "cache_share": effect.read_tokens * 100 // effect.input_tokens if effect.input_tokens else None,
         "cache_saved": effect.saved,
-        "tiers": _tiers(request, organization, filters),
+        "tiers": _tiers(found, request.user),
         "refused": _refused(request, organization, filters) if all_of_it else (),
-        "accepted": _accepted(request, organization, found, filters),
+        "accepted": accepted_of(request.user, organization, found, filters),
         "calls": _labelled(organization, list(found[:CALLS_SHOWN])),
     }
 
@@ -183,56 +186,35 @@ def _ranking(calls: QuerySet[Reservation], by: By, names: Mapping[Any, str], pat
         for (key,), each in found[:TOP]
     ]
     if len(found) > TOP:
-        rest = sum((each.charged for _, each in found[TOP:]), ZERO)
-        counted = Spend(known=rest, calls=sum(each.calls for _, each in found[TOP:]))
-        shares.append(
-            Share(f"{len(found) - TOP} more", counted, money_bar(limit=largest, spent=rest, held=ZERO))
-        )
+        rest = sum((each for _, each in found[TOP:]), Spend())
+        bar = money_bar(limit=largest, spent=rest.charged, held=ZERO)
+        shares.append(Share(f"{len(found) - TOP} more", rest, bar))
     return shares
 
 
-def _tiers(request: HttpRequest, organization: Organization, filters: Narrow) -> list[TierOutcome]:
-    runs = TaskRun.objects.visible_to(request.user).filter(
-        task__change__organization=organization,
-        started_at__gte=filters.since,
-        started_at__lt=filters.until,
+def _tiers(calls: QuerySet[Reservation], user: Person) -> list[TierOutcome]:
+    """What the attempts of each tier came to, and their cost from the ledger: late bills and releases included."""
+    runs = TaskRun.objects.visible_to(user).filter(
+        pk__in=calls.order_by().exclude(run_id=None).values("run_id")
     )
-    if filters.project_id:
-        runs = runs.filter(task__change__project_id=filters.project_id)
-    rows = runs.order_by().values_list("tier", "state").annotate(count=Count("pk"), cost=Sum("cost"))
-    found: dict[int, dict[str, tuple[int, Usd]]] = {}
-    for tier, state, count, cost in rows:
-        found.setdefault(tier, {})[state] = (count, cost or ZERO)
-    none = (0, ZERO)
+    counts: dict[int, dict[str, int]] = {}
+    for tier, state, count in runs.order_by().values_list("tier", "state").annotate(count=Count("pk")):
+        counts.setdefault(tier, {})[state] = count
+    failed = runs.filter(state=RunState.FAILED)
     return [
         TierOutcome(
             tier=Tier(tier).word,
-            succeeded=states.get(RunState.SUCCEEDED, none)[0],
-            failed=states.get(RunState.FAILED, none)[0],
-            cost=sum((cost for _, cost in states.values()), ZERO),
-            lost=states.get(RunState.FAILED, none)[1],
+            succeeded=states.get(RunState.SUCCEEDED, 0),
+            failed=states.get(RunState.FAILED, 0),
+            cost=_cost(calls, runs.filter(tier=tier)),
+            lost=_cost(calls, failed.filter(tier=tier)),
         )
-        for tier, states in sorted(found.items())
+        for tier, states in sorted(counts.items())
     ]
 
 
-def _accepted(
-    request: HttpRequest, organization: Organization, calls: QuerySet[Reservation], filters: Narrow
-) -> tuple[int, Usd | None]:
-    """How many Changes were promoted in that time, and what each cost on average, failures included."""
-    promoted = Change.objects.visible_to(request.user).filter(
-        organization=organization,
-        state=ChangeState.PROMOTED,
-        ended_at__gte=filters.since,
-        ended_at__lt=filters.until,
-    )
-    if filters.project_id:
-        promoted = promoted.filter(project_id=filters.project_id)
-    count = promoted.count()
-    if not count:
-        return 0, None
-    cost = total(calls.filter(change_id__isnull=False)).charged
-    return count, Usd(-(-cost.micro // count))
+def _cost(calls: QuerySet[Reservation], runs: QuerySet[TaskRun]) -> Spend:
+    return total(calls.filter(run_id__in=runs.order_by().values("pk")))
 
 
 def _labelled(organization: Organization, calls: Sequence[Reservation]) -> list[tuple[Reservation, str]]:

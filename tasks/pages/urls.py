@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path, re_path
 
-from tasks.pages import candidates, changes, inbox, lists, money, runs, spend, work
+from tasks.pages import candidates, changes, inbox, limits, lists, money, runs, spend, work
 
 urlpatterns = [
     path("", inbox.inbox, name="inbox"),
@@ -23,6 +23,8 @@ urlpatterns = [
     ),
     path("spend", spend.spend, name="spend"),
     path("organizations/<uuid:organization_id>/ledger.csv", spend.spend_csv, name="spend-csv"),
+    path("organizations/<uuid:organization_id>/limits", limits.limits, name="limits"),
+    path("organizations/<uuid:organization_id>/unknown", limits.unknown_charges, name="unknown-charges"),
     path("tasks/<uuid:task_id>", work.task_detail, name="task"),
     path("tasks/<uuid:task_id>/reopen", work.task_reopen, name="task-reopen"),
     path("tasks/<uuid:task_id>/send-back", work.task_send_back, name="task-send-back"),

@@ -7,6 +7,9 @@ from typing import Any
 
 from django import template
 
+from budgets.decisions import Unit
+from budgets.models import LimitChange
+from budgets.money import Usd
 from tasks.display.ansi import Piece
 from tasks.display.ansi import coloured as coloured_pieces
 from tasks.display.hostile import readable as readable_text
@@ -50,6 +53,16 @@ def told(event: Event) -> Story:
 
 
 @register.filter
+def limit_before(change: LimitChange) -> str:
+    return _limit(change.unit, change.before)
+
+
+@register.filter
+def limit_after(change: LimitChange) -> str:
+    return _limit(change.unit, change.after)
+
+
+@register.filter
 def readable(text: object) -> str:
     """Output of a program; the template escapes what is left."""
     return readable_text(str(text))
@@ -83,3 +96,9 @@ def is_long(text: object) -> bool:
 def pixels(thousandths: int, size: int) -> int:
     """A position in thousandths on a picture of that size."""
     return thousandths * size // 1_000
+
+
+def _limit(unit: str, value: int | None) -> str:
+    if value is None:
+        return "none"
+    return str(Usd(value)) if unit == Unit.USD else f"{value:,} {unit}"

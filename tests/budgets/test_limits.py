@@ -187,7 +187,7 @@ BAD_TEXTS = ["-1", "NaN", "nan", "Infinity", "1e400", "1e3", "5,00", "$5", "5 EU
              "٥", "0x10", "", " ", "5.5.5", True, 5.0, [], {}]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", [text for text in BAD_TEXTS if text != ""], ids=repr)
+@pytest.mark.parametrize("text", BAD_TEXTS, ids=repr)
 def test_what_is_no_amount_is_said_with_a_remedy(text: object) -> None:
     """The bad input of issue 3: negative, NaN, 1e400, "5,00", 10^15, another currency."""
     with pytest.raises(InvalidInput) as problem:
@@ -209,7 +209,6 @@ def test_good_limits_are_read() -> None:
     assert read_limit(MeterKind.CHANGE, 12) == Usd(12_000_000)
     assert read_limit(MeterKind.DAILY_CALLS, "250") == 250
     assert read_limit(MeterKind.DAILY_CALLS, 0) == 0
-    assert read_limit(MeterKind.CHANGE, "") is None
     assert read_limit(MeterKind.CHANGE, None) is None
 
 

@@ -14,6 +14,7 @@ from django.test import Client
 
 from tasks.models import Candidate, Change, ChangeSet, Task, TaskRun
 from tenants.models import Project, Role, User
+from tests.factories.budgets import make_hold, make_payers
 from tests.factories.tasks import make_candidate, make_change, make_changeset, make_run, make_task, make_trunk
 from tests.factories.tenants import bearer, make_member, make_organization, make_project, make_token
 
@@ -30,6 +31,7 @@ class House:
     run: TaskRun
     changeset: ChangeSet
     candidate: Candidate
+    call: int
     member: User
     viewer: User
     admin: User
@@ -43,6 +45,7 @@ class House:
             run=self.run.pk,
             changeset=self.changeset.pk,
             candidate=self.candidate.pk,
+            call=self.call,
         )
 
 
@@ -61,6 +64,7 @@ def house() -> House:
         run=run,
         changeset=make_changeset(task),
         candidate=make_candidate(change),
+        call=make_hold(make_payers(organization, project_id=project.pk)).reservation_id,
         member=make_member(organization, Role.MEMBER),
         viewer=make_member(organization, Role.VIEWER),
         admin=make_member(organization, Role.ADMIN),
@@ -101,6 +105,11 @@ READS = [
     "/api/v1/organizations/{organization}/ledger.csv",
     "/api/v1/organizations/{organization}/spend?by=day,tier",
     "/api/v1/organizations/{organization}/limit-changes",
+    "/api/v1/organizations/{organization}/limits",
+    "/api/v1/organizations/{organization}/limits/preview?meter=organization&to=9",
+    "/api/v1/organizations/{organization}/spend/accepted",
+    "/organizations/{organization}/limits",
+    "/organizations/{organization}/unknown",
 ]
 NAMES = ("organization", "project", "change", "task", "run", "changeset", "candidate")
 # What moves something, with the lowest role that may try.
@@ -113,6 +122,10 @@ WRITES = [
     ("/api/v1/changes/{change}/retry", Role.MEMBER),
     ("/api/v1/changes/{change}/plan/approve", Role.ADMIN),
     ("/api/v1/changes/{change}/raises", Role.ADMIN),
+    ("/api/v1/organizations/{organization}/limits", Role.ADMIN),
+    ("/api/v1/organizations/{organization}/ledger/{call}/release", Role.ADMIN),
+    ("/organizations/{organization}/limits", Role.ADMIN),
+    ("/organizations/{organization}/unknown", Role.ADMIN),
     ("/api/v1/candidates/{candidate}/promote", Role.ADMIN),
     ("/api/v1/tasks/{task}/reopen", Role.MEMBER),
     ("/api/v1/tasks/{task}/send-back", Role.MEMBER),
@@ -219,7 +232,7 @@ def test_every_route_of_the_domain_is_in_these_tables() -> None:
     for prefix, patterns in (("api/v1/", [*api, *money]), ("", pages)):
         for pattern in patterns:
             shape = prefix + str(pattern.pattern)
-            shape = shape.replace("<int:position>", "1")
+            shape = shape.replace("<int:position>", "1").replace("<int:call_id>", "{call}")
             for name in NAMES:
                 shape = shape.replace(f"<uuid:{name}_id>", f"{{{name}}}")
             if "(?P<act>" in shape:
