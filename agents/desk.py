@@ -10,7 +10,7 @@ from agents.clock import WALL, Clock
 from agents.errors import StopRun
 from agents.prompts import AGENT, CUT_OFF, LAST_CALL, NUDGE, REMINDER
 from agents.repeats import Repeats, Said
-from agents.repetition import ask_again_once
+from agents.repetition import ask_again_once, when_holds_end
 from agents.runlog import RunLog
 from agents.spec import AttemptSpec, Noted, Outcome, Supervisor
 from agents.tab import Tab
@@ -66,8 +66,8 @@ class Desk:
         """The model's next turn. Raises `StopRun` at a cap, a refused budget, a cancel, or a broken wire."""
         if self._gateway is None:
             self._gateway = gateway_for(self.spec.payers)
-        reply = ask_again_once(
-            self._request, self._call, tab=self.tab, supervisor=self.supervisor, clock=self.clock
+        reply = when_holds_end(
+            self._answered, tab=self.tab, supervisor=self.supervisor, clock=self.clock
         ).reply
         self.talk.append(reply.as_message())
         if reply.stop is StopKind.REFUSED:
@@ -137,6 +137,11 @@ class Desk:
                 "tier": spec.tier.word,
                 "try": str(number),
             },
+        )
+
+    def _answered(self) -> Answered:
+        return ask_again_once(
+            self._request, self._call, tab=self.tab, supervisor=self.supervisor, clock=self.clock
         )
 
     def _call(self, request: ModelRequest) -> Answered:

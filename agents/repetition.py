@@ -1,4 +1,4 @@
-"""A question is asked a second time after a passing error: another call, another hold (row 57)."""
+"""A question is asked again: after a passing error (row 57), and when money that was only held is free again."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ from collections.abc import Callable
 
 from agents.calls import Answered
 from agents.clock import Clock
-from agents.errors import CallFailed
-from agents.spec import Supervisor
+from agents.errors import CallFailed, StopRun
+from agents.spec import CALL_SECONDS_MAX, HELD, Supervisor
 from agents.tab import Tab
 from providers.messages import ModelRequest
 
 RETRY_SECONDS = 2.0
 # While it waits, a run still hears that it was cancelled.
 BEAT_SECONDS = 5.0
+# A hold lasts as long as its call; whoever waits for one asks seldom, and not much longer than that.
+HELD_PAUSE_SECONDS = 1.0
+HELD_PAUSE_SECONDS_MAX = 10.0
+HELD_WAIT_SECONDS_MAX = float(CALL_SECONDS_MAX)
 
 
 def ask_again_once(
@@ -36,6 +40,25 @@ def ask_again_once(
             raise
         wait(max(RETRY_SECONDS, failed.retry_after_seconds or 0.0), supervisor, clock)
     return call(build(2))
+
+
+def when_holds_end(
+    ask: Callable[[], Answered], *, tab: Tab, supervisor: Supervisor | None, clock: Clock
+) -> Answered:
+    """Asks, and asks again while only held money stands in the way of a run that has paid for calls already.
+
+    Nothing is held meanwhile, so those it waits for end. To stop and start over would pay for its calls
+    again, each time. The first call of a run waits outside, where it holds no worker.
+    """
+    waited, pause = 0.0, HELD_PAUSE_SECONDS
+    while True:
+        try:
+            return ask()
+        except StopRun as end:
+            if end.note != HELD or tab.calls == 0 or waited >= HELD_WAIT_SECONDS_MAX:
+                raise
+        wait(pause, supervisor, clock)
+        waited, pause = waited + pause, min(pause * 2, HELD_PAUSE_SECONDS_MAX)
 
 
 def wait(seconds: float, supervisor: Supervisor | None, clock: Clock) -> None:

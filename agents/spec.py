@@ -44,7 +44,7 @@ class Payers:
 
     organization_id: UUID
     project_id: UUID | None  # None: the organization itself asks, such as for the test of a connector
-    user_id: UUID
+    user_id: UUID | None  # none: an operator at the shell
     connector: str
     meters: tuple[MeterKey, ...]
     purpose: str

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from django.db.models import F, Q, Value
+from django.db.models import F, Q, QuerySet, Value
 from django.utils import timezone
 
 from budgets.decisions import MeterReading, Unit, thresholds_passed
+from budgets.keys import MeterKind
 from budgets.ledger.words import THRESHOLDS_PERCENT
 from budgets.models import Meter, ThresholdCrossing
 
@@ -57,6 +58,25 @@ def mark_told(crossing: ThresholdCrossing, *, now: datetime) -> bool:
     """True for the one caller that may make the event; in its transaction, so that both happen or none."""
     moved = ThresholdCrossing.objects.filter(pk=crossing.pk, told_at__isnull=True).update(told_at=now)
     return bool(moved)
+
+
+def open_crossings(
+    crossings: QuerySet[ThresholdCrossing], *, changes: Iterable[str], now: datetime
+) -> list[ThresholdCrossing]:
+    """Of each meter and unit the highest one that still holds under its limit of now, newest first.
+
+    Of the open periods, and of those Changes: the meter of a Change never ends by itself.
+    """
+    month, day = f"{now:%Y-%m}", f"{now:%Y-%m-%d}"
+    of_changes = Q(meter__kind=MeterKind.CHANGE, meter__subject__in=list(changes))
+    found = crossings.filter(Q(meter__period__in=(month, day)) | of_changes).select_related("meter")
+    highest: dict[tuple[int, str], ThresholdCrossing] = {}
+    for crossing in found.order_by("percent"):
+        reached = {str(unit): (limit, spent) for unit, limit, spent in _units(crossing.meter.reading())}
+        limit, spent = reached[crossing.unit]
+        if thresholds_passed(limit=limit, spent=spent, percents=(crossing.percent,)):
+            highest[crossing.meter_id, crossing.unit] = crossing
+    return sorted(highest.values(), key=lambda one: one.at, reverse=True)
 
 
 def _crossings(meter: Meter, percents: tuple[int, ...], now: datetime) -> list[ThresholdCrossing]:

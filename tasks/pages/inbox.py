@@ -10,19 +10,24 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
+from budgets.decisions import Unit
 from budgets.keys import MeterKind
 from budgets.meters import meter_key, read_meters
+from budgets.models import ThresholdCrossing
+from budgets.money import Usd
+from budgets.thresholds import open_crossings
 from routing.words import MAX_ATTEMPTS_PER_TIER, Tier
 from tasks import reads
 from tasks.models import Change, Task, TaskRun
 from tasks.pages.live import mark_of, show
 from tasks.pages.stops import RefusedMeter, StopCard, stop_card
-from tasks.states import ChangeState, RunState, TaskState
+from tasks.states import ENDED_CHANGES, ChangeState, RunState, TaskState
 from tasks.stops import RAISED_BY
 from tenants.access import roles_of
-from tenants.models import Organization, User
+from tenants.models import Organization, Role, User
 
 ROWS_MAX = 100
+CHANGES_WATCHED_MAX = 500
 WAITING = (ChangeState.BUDGET_BLOCKED, ChangeState.AWAITING_APPROVAL, ChangeState.READY, ChangeState.FAILED)
 
 
@@ -47,6 +52,25 @@ class Waiting:
     @property
     def refused(self) -> RefusedMeter | None:
         return self.stop.refused[0] if self.stop and self.stop.refused else None
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """A meter that has passed a soft threshold; `change` when it is a Change's own."""
+
+    crossing: ThresholdCrossing
+    change: Change | None
+
+    @property
+    def spent(self) -> Usd | int:
+        return self._amount(self.crossing.spent)
+
+    @property
+    def limit(self) -> Usd | int:
+        return self._amount(self.crossing.limit)
+
+    def _amount(self, value: int) -> Usd | int:
+        return Usd(value) if self.crossing.unit == Unit.USD else value
 
 
 ORDER = ("budget", "replan", "plan", "promote", "failed")
@@ -75,14 +99,17 @@ def inbox(request: HttpRequest) -> HttpResponse:
             :ROWS_MAX
         ]
     )
+    warnings = _warnings(request)
     context = {
         "waiting": waiting,
+        "warnings": warnings,
         "running": [(run, Tier(run.tier).word) for run in running],
         "planning": planning,
         "months": months,
         "roles": roles_of(cast(User, request.user)),
     }
     facts: list[Any] = [(row.change.pk, row.kind, row.change.updated_at) for row in waiting]
+    facts += [(each.crossing.pk, each.crossing.percent) for each in warnings]
     facts += [(run.pk, run.calls, run.cost) for run in running]
     facts += [(name, month.spent, month.held) for name, month in months]
     return show(request, "tasks/inbox.html", context, mark=mark_of(*facts, len(planning)))
@@ -106,6 +133,25 @@ def _stopped_tasks(user: reads.Person, changes: list[Change]) -> dict[Any, Task]
     rows = Task.objects.visible_to(user).filter(change__in=changes, state=TaskState.BLOCKED)
     rows = rows.exclude(stop_limit="")
     return {task.change_id: task for task in rows.order_by("-position")}
+
+
+def _warnings(request: HttpRequest) -> list[Warned]:
+    """The highest soft threshold that each meter of an open period has passed, the newest first.
+
+    An admin sees all; everybody else what their own Changes, their projects and their month have passed.
+    """
+    live = reads.changes_for(request.user).exclude(state__in=ENDED_CHANGES)
+    changes = {str(change.pk): change for change in live[:CHANGES_WATCHED_MAX]}
+    crossings = ThresholdCrossing.objects.visible_to(request.user)
+    found = open_crossings(crossings, changes=changes, now=timezone.now())
+    roles = roles_of(cast(User, request.user))
+    return [
+        Warned(each, changes.get(each.meter.subject))
+        for each in found[:ROWS_MAX]
+        if each.meter.kind != MeterKind.USER
+        or (each.organization_id and roles.get(each.organization_id, 0) >= Role.ADMIN)
+        or each.meter.subject == str(request.user.pk)
+    ]
 
 
 def _months(request: HttpRequest) -> list[tuple[Organization, reads.MeterFigures]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -15,12 +16,13 @@ from agents.errors import StopRun
 from agents.models import ModelCall, ToolCall
 from agents.prompts import LAST_CALL, NUDGE, REMINDER
 from agents.runlog import FAILURE_LOG_CHARACTERS_MAX
-from agents.spec import AttemptSpec, Outcome, Permission, ToolRule
+from agents.spec import HELD, AttemptSpec, Outcome, Permission, ToolRule
 from agents.tools.toolbox import may_use
 from agents.workspace.git import store_for
 from budgets.keys import MeterKind
 from budgets.models import Meter, Reservation
 from budgets.money import ZERO, Usd
+from budgets.reservations import Amount, CallContext, Held, refund, reserve
 from providers.messages import AssistantMessage, ToolMessage, UserMessage
 from providers.scripted import ScriptedGateway
 from routing.words import EndReason, TaskKind
@@ -525,3 +527,58 @@ def test_a_spec_is_paid_by_its_own_meters() -> None:
     spec = make_spec(files=FILES, payers=make_payers(purpose="agent"))
     run = Played(spec, CHANGE, DONE)
     assert set(Reservation.objects.values_list("run_id", flat=True)) == {run.spec.run_id}
+
+
+class Neighbour(TestClock):
+    """Another worker's call takes the room that is left after the first call of a run, for three pauses."""
+
+    def __init__(self, spec: AttemptSpec, *, pauses: int) -> None:
+        super().__init__()
+        self.spec, self.pauses, self.held = spec, pauses, 0
+
+    def beat(self) -> None:
+        if not self.held and ModelCall.objects.filter(state="answered").exists():
+            meter = Meter.objects.get(kind=MeterKind.CHANGE)
+            assert meter.limit_usd is not None
+            context = CallContext(
+                organization_id=self.spec.payers.organization_id, purpose="agent", model="m"
+            )
+            room = Amount(meter.limit_usd - meter.spent_usd - meter.held_usd, 0)
+            answer = reserve(
+                key="neighbour",
+                meters=self.spec.payers.meters,
+                amount=room,
+                context=context,
+                owner="another",
+                lease_seconds=60,
+            )
+            assert isinstance(answer, Held)
+            self.held = answer.reservation_id
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        if len(self.slept) == self.pauses:
+            refund(self.held, reason="not_sent")
+
+
+def test_a_run_waits_for_held_money_instead_of_paying_for_its_calls_again() -> None:
+    """Issue 3, held is not spent; faults C55: no attempt is thrown away, and nobody asks all the time."""
+    payers = make_payers(make_project(), change_id=uuid4(), limits={MeterKind.CHANGE: Usd(1_000_000)})
+    spec = make_spec(files=FILES, payers=payers)
+    neighbour = Neighbour(spec, pauses=3)
+    gateway = ScriptedGateway.playing(CHANGE, DONE)
+    desk = Desk(spec, neighbour, gateway=gateway, clock=neighbour)
+    outcome = run_attempt(spec, neighbour, desk=desk)
+    assert (outcome.end, len(gateway.requests)) == (EndReason.COMPLETED, 2)
+    assert neighbour.slept == [1.0, 2.0, 4.0]
+
+
+def test_a_run_does_not_wait_for_held_money_for_ever() -> None:
+    payers = make_payers(make_project(), change_id=uuid4(), limits={MeterKind.CHANGE: Usd(1_000_000)})
+    spec = make_spec(files=FILES, payers=payers)
+    neighbour = Neighbour(spec, pauses=0)
+    desk = Desk(spec, neighbour, gateway=ScriptedGateway.playing(CHANGE, DONE), clock=neighbour)
+    outcome = run_attempt(spec, neighbour, desk=desk)
+    assert (outcome.end, outcome.note) == (EndReason.CHANGE_BUDGET, HELD)
+    assert 300 <= sum(neighbour.slept) <= 320
+    assert len(neighbour.slept) < 70, "no polling storm"

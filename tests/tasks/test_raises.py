@@ -389,10 +389,10 @@ def test_setting_a_limit_is_for_admins_and_for_their_own_organization(change: Ch
     ]:
         with pytest.raises(NotVisible):
             limit_of_subject(change.organization, kind, subject)
-    for kind, subject in [(MeterKind.PROJECT, stranger.project_id), (MeterKind.USER, stranger.author_id)]:
+    for kind, foreign in [(MeterKind.PROJECT, stranger.project_id), (MeterKind.USER, stranger.author_id)]:
         with pytest.raises(NotVisible):
             set_budget(
-                limit_of_subject(change.organization, kind, str(subject)),
+                limit_of_subject(change.organization, kind, str(foreign)),
                 FIVE,
                 by=admin,
                 reason="",

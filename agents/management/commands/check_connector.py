@@ -1,17 +1,25 @@
 """`manage.py check_connector ORGANIZATION NAME --live`: does this account do what Remit needs? For people with a key.
 
-It spends only with --live, a few cents at most, outside the meters: the operator's own check.
+It spends only with --live, a few cents at most. Each question is held and settled on the meters of the
+organization's month, of its day and of the account, as any other call is.
 """
 
 from __future__ import annotations
 
 from argparse import ArgumentParser
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
+from uuid import uuid4
 
 from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
 
+from agents.calls import call_model
+from agents.errors import StopRun
+from agents.spec import Payers
+from agents.tab import Tab
+from budgets.meters import payer_meters
 from providers.connectors import connector_for
 from providers.errors import ProviderError, Rejected
 from providers.gateway import Gateway
@@ -30,6 +38,8 @@ from tenants.models import Organization
 
 SECONDS_MAX = 60.0
 OUTPUT_TOKENS_MAX = 512
+CALLS_MAX = 10
+NO_SUCH_MODEL = "no-such-model-remit-check"
 TOOL = ToolSpec(
     "report_weather",
     "Report the weather of one city.",
@@ -77,15 +87,15 @@ class Command(BaseCommand):
                 f"{connector}: would ask {request.model}. Add --live to ask; it spends money at the provider."
             )
             return
-        self._report(gateway, request)
+        self._report(Meter(gateway, connector, Tab(calls_max=CALLS_MAX)), request)
 
-    def _report(self, gateway: Gateway, request: ModelRequest) -> None:
+    def _report(self, meter: Meter, request: ModelRequest) -> None:
         failed = 0
         for name, check in CHECKS.items():
             try:
-                words = check(gateway, request)
-            except ProviderError as error:
-                words, failed = f"FAILED {error.kind}: {error}", failed + 1
+                words = check(meter, request)
+            except StopRun as end:
+                words, failed = f"FAILED {_why(end)}", failed + 1
             except AssertionError as error:
                 words, failed = f"FAILED {error}", failed + 1
             self.stdout.write(f"{name:<12} {words}")
@@ -93,46 +103,100 @@ class Command(BaseCommand):
             raise CommandError(f"{failed} of {len(CHECKS)} checks failed")
 
 
-def answers(gateway: Gateway, request: ModelRequest) -> str:
-    reply = _send(gateway, request)
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """The account behind the one metered door."""
+
+    gateway: Gateway
+    connector: Connector
+    tab: Tab
+
+    def ask(self, request: ModelRequest, *, gateway: Gateway | None = None) -> ModelReply:
+        """Raises `StopRun`; its cause is what the provider said."""
+        payers = Payers(
+            organization_id=self.connector.organization_id,
+            project_id=None,
+            user_id=None,
+            connector=self.connector.name,
+            meters=payer_meters(
+                organization_id=self.connector.organization_id,
+                project_id=None,
+                user_id=None,
+                change_id=None,
+                connector=self.connector.name,
+                counts_daily=True,
+                now=timezone.now(),
+            ),
+            purpose="connector_test",
+            key=f"check_connector:{self.connector.pk}:{uuid4().hex}",
+        )
+        return call_model(
+            request, payers, gateway=gateway or self.gateway, tab=self.tab, seconds_max=SECONDS_MAX
+        ).reply
+
+
+@dataclass(frozen=True, slots=True)
+class Misnaming:
+    """Sends a name that no provider has. It is priced as the model that was asked for, so that a limit lets it pass."""
+
+    gateway: Gateway
+
+    @property
+    def account(self) -> str:
+        return self.gateway.account
+
+    def fit(self, request: ModelRequest) -> ModelRequest:
+        return self.gateway.fit(request)
+
+    def check(self, request: ModelRequest) -> None:
+        self.gateway.check(request)
+
+    def send(self, request: ModelRequest, *, seconds_max: float) -> ModelReply:
+        return self.gateway.send(replace(request, model=NO_SUCH_MODEL), seconds_max=seconds_max)
+
+
+def answers(meter: Meter, request: ModelRequest) -> str:
+    reply = meter.ask(request)
     return f"{reply.model} said {reply.text.strip()[:40]!r}; {_usage(reply)}"
 
 
-def uses_tools(gateway: Gateway, request: ModelRequest) -> str:
-    reply = _send(gateway, _with_tool(request))
+def uses_tools(meter: Meter, request: ModelRequest) -> str:
+    reply = meter.ask(_with_tool(request))
     assert reply.tool_calls, f"no tool call came, but {reply.text[:60]!r}"
     call = reply.tool_calls[0]
     answer = ToolMessage(call.id, call.name, "sunny")
     talk = (*_with_tool(request).messages, reply.as_message(), answer)
-    closing = _send(gateway, replace(_with_tool(request), messages=talk))
+    closing = meter.ask(replace(_with_tool(request), messages=talk))
     return f"called {call.name}{call.arguments}, then said {closing.text.strip()[:40]!r}; {_usage(closing)}"
 
 
-def keeps_the_final_step(gateway: Gateway, request: ModelRequest) -> str:
-    reply = _send(gateway, replace(_with_tool(request), tool_choice="none"))
+def keeps_the_final_step(meter: Meter, request: ModelRequest) -> str:
+    reply = meter.ask(replace(_with_tool(request), tool_choice="none"))
     assert not reply.tool_calls, "a tool was called although none was allowed"
     return "tools declared and not called"
 
 
-def caches(gateway: Gateway, request: ModelRequest) -> str:
+def caches(meter: Meter, request: ModelRequest) -> str:
     talk = (SystemMessage(LONG_SYSTEM), *request.messages)
     asked = replace(request, messages=talk, cache=CachePlan.SYSTEM)
-    first, second = _send(gateway, asked), _send(gateway, asked)
+    first, second = meter.ask(asked), meter.ask(asked)
     if first.usage is None or second.usage is None:
         return "usage unknown"
     written = first.usage.cache_write_5m + first.usage.cache_write_1h
     return f"wrote {written:,} tokens, then read {second.usage.cache_read:,}"
 
 
-def refuses_clearly(gateway: Gateway, request: ModelRequest) -> str:
+def refuses_clearly(meter: Meter, request: ModelRequest) -> str:
     try:
-        _send(gateway, replace(request, model="no-such-model-remit-check"))
-    except Rejected as error:
-        return f"{error.status}: {str(error)[:80]}"
+        meter.ask(request, gateway=Misnaming(meter.gateway))
+    except StopRun as end:
+        if isinstance(end.__cause__, Rejected):
+            return f"{end.__cause__.status}: {str(end.__cause__)[:80]}"
+        raise
     raise AssertionError("a model that does not exist was answered")
 
 
-CHECKS: dict[str, Callable[[Gateway, ModelRequest], str]] = {
+CHECKS: dict[str, Callable[[Meter, ModelRequest], str]] = {
     "answers": answers,
     "tools": uses_tools,
     "final step": keeps_the_final_step,
@@ -149,8 +213,11 @@ def _with_tool(request: ModelRequest) -> ModelRequest:
     return replace(request, messages=talk, tools=(TOOL,), output_tokens_max=OUTPUT_TOKENS_MAX)
 
 
-def _send(gateway: Gateway, request: ModelRequest) -> ModelReply:
-    return gateway.send(request, seconds_max=SECONDS_MAX)
+def _why(end: StopRun) -> str:
+    """What the provider said, or the limit that refused."""
+    if isinstance(end.__cause__, ProviderError):
+        return f"{end.__cause__.kind}: {end.__cause__}"
+    return f"{end.end} {end.note}".strip()
 
 
 def _usage(reply: ModelReply) -> str:
