@@ -545,11 +545,12 @@ def test_shown_output_is_plain(raw: bytes, shown: str) -> None:
     assert clean(raw) == shown
 
 
-def test_cleaning_a_long_line_takes_no_time() -> None:
+def test_cleaning_a_long_line_is_no_work_of_its_square() -> None:
+    """Hours, if it were; the bound is far from both."""
     started = time.monotonic()
-    clean(b"x" * 200_000)
-    clean(b"\x1b[" * 50_000)
-    assert time.monotonic() - started < 2
+    clean(b"x" * 2_000_000)
+    clean(b"\x1b[" * 500_000)
+    assert time.monotonic() - started < 60
 
 
 @pytest.mark.parametrize("tier", [A, B, C])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
+from pytest_django.fixtures import DjangoAssertNumQueries
 from django.test import Client
 
 from agents import archive
@@ -85,15 +85,16 @@ def test_a_long_log_is_cut_with_both_its_ends() -> None:
 
 
 @pytest.mark.django_db
-def test_a_log_of_five_megabytes_is_drawn_in_less_than_two_seconds() -> None:
-    """Issue 6: long logs stay quick."""
+def test_a_log_of_five_megabytes_is_drawn_on_a_page_of_bounded_size(
+    django_assert_max_num_queries: DjangoAssertNumQueries,
+) -> None:
+    """Issue 6: long logs stay quick; `make bench` has the seconds."""
     run, client = a_run(*(used(n, result=("\x1b[31mline\x1b[0m of output\n" * 500)) for n in range(1, 450)))
     for number in range(1, 30):
         make_model_call(run_id=run.pk, organization=run.task.change.organization, key=f"k{number}")
-    began = time.monotonic()
-    page = client.get(f"/runs/{run.pk}")
+    with django_assert_max_num_queries(16):
+        page = client.get(f"/runs/{run.pk}")
     assert page.status_code == 200
-    assert time.monotonic() - began < 2
     assert len(page.content) < 6 * PAGE_CHARACTERS_MAX
 
 
