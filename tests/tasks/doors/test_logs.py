@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from pytest_django.fixtures import DjangoAssertNumQueries
 from django.test import Client
+from pytest_django.fixtures import DjangoAssertNumQueries
 
 from agents import archive
 from tasks.display.ansi import Piece, coloured
