@@ -11,7 +11,7 @@ from agents.errors import StopRun
 from agents.prompts import AGENT, CUT_OFF, LAST_CALL, NUDGE, REMINDER
 from agents.repeats import Repeats, Said
 from agents.repetition import ask_again_once, when_holds_end
-from agents.runlog import RunLog
+from agents.runlog import RunLog, storable
 from agents.spec import AttemptSpec, Noted, Outcome, Supervisor
 from agents.tab import Tab
 from agents.tools.tool import Bench, ToolResult, Verdict
@@ -92,7 +92,7 @@ class Desk:
     def outcome(self, end: StopRun) -> Outcome:
         """How the run ended, with all that its rows will carry. Stores the tool log."""
         completed = end.end is EndReason.COMPLETED
-        note = "" if completed else end.note[:NOTE_CHARACTERS_MAX]
+        note = "" if completed else storable(end.note[:NOTE_CHARACTERS_MAX])
         return Outcome(
             end=end.end,
             note=note,
@@ -100,7 +100,7 @@ class Desk:
             unknown_calls=self.tab.unknown_calls,
             calls=self.tab.calls,
             reads=self.bench.reads,
-            intent=end.note if completed else "",
+            intent=storable(end.note) if completed else "",
             published=self.bench.published if completed else None,
             tool_log_key=self.log.store(),
             refusals=end.refusals,

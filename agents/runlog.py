@@ -58,7 +58,7 @@ class RunLog:
             run_id=self.spec.run_id,
             position=used.position,
             model_call=model_call,
-            name=call.name[:64],
+            name=storable(call.name[:64]),
             outcome=used.verdict,
             code=result.code,
             characters_in=len(call.arguments),
@@ -84,7 +84,12 @@ class RunLog:
                 break
             room -= len(text)
             shown.append(text)
-        return head + "".join(reversed(shown))
+        return storable(head + "".join(reversed(shown)))
+
+
+def storable(text: str) -> str:
+    """Text for a column: no database takes half a character, and PostgreSQL no NUL; a model may write both."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def _shown(used: Used) -> str:

@@ -9,14 +9,15 @@ from typing import Any
 from agents.context.fence import fence
 from agents.context.outline import outline
 from agents.tools.tool import NO_WORKSPACE_RESULT, Arguments, Bench, Tool, ToolResult, object_of
-from agents.workspace.edits import EDITS_MAX, Edit, EditRefused, apply_edits, text_of
-from agents.workspace.names import PathRefused
+from agents.workspace.edits import EDITS_MAX, Edit, EditRefused, apply_edits, text_of, whole_characters
+from agents.workspace.names import PathRefused, name_text, path_parts
 from agents.workspace.paths import FILE_BYTES_MAX, Root
 from agents.workspace.window import window
 
 LIST_CHARACTERS_MAX = 12_000
 FILES_LISTED_MAX = 20_000
 PATH = {"type": "string", "minLength": 1, "maxLength": 4_096, "description": "relative to the repository"}
+_ONLY_THE_FIRST = f"[only the first {FILE_BYTES_MAX:,} bytes are read]"
 LINE = {"type": "integer", "minimum": 1}
 
 
@@ -117,16 +118,18 @@ def _content(bench: Bench, path: str) -> tuple[bytes, list[str]]:
     """The bytes of a file, from the workspace or, for kinds without one, from the start commit."""
     if bench.workspace is not None:
         opened = bench.workspace.files.read(path)
-        notes = [] if opened.whole else [f"[only the first {FILE_BYTES_MAX:,} bytes are read]"]
-        if opened.resolved != path.removeprefix("./"):
+        notes = [] if opened.whole else [_ONLY_THE_FIRST]
+        if opened.resolved != name_text(b"/".join(path_parts(path))):
             notes.append(f"[this is {opened.resolved}, behind a link]")
-        return opened.data, notes
+        return opened.data if opened.whole else whole_characters(opened.data), notes
     assert bench.store is not None, "a project without source is offered no file tool"
     assert bench.spec.source is not None
-    data = bench.store.read(bench.spec.source.start_commit, path.removeprefix("./"))
+    data = bench.store.read(bench.spec.source.start_commit, name_text(b"/".join(path_parts(path))))
     if data is None:
         raise PathRefused(f"{path} does not exist")
-    return data[:FILE_BYTES_MAX], []
+    if len(data) > FILE_BYTES_MAX:
+        return whole_characters(data[:FILE_BYTES_MAX]), [_ONLY_THE_FIRST]
+    return data, []
 
 
 def _paths_beneath(bench: Bench, path: str) -> tuple[list[str], bool]:

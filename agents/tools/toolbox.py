@@ -9,7 +9,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-from agents.errors import NoSandbox, SandboxLimit
+from agents.errors import GitError, NoSandbox, SandboxLimit
 from agents.jsontext import NotFound, parse_arguments
 from agents.spec import AttemptSpec, Permission, ToolRule
 from agents.tools.commands import COMMAND_TOOLS
@@ -20,6 +20,7 @@ from providers.messages import ToolCall, ToolSpec
 
 ALL_TOOLS = (*FILE_TOOLS, *COMMAND_TOOLS, *FINISH_TOOLS)
 ARGUMENTS_CHARACTERS_MAX = 4_500_000
+GIT_ERROR_CHARACTERS_MAX = 500
 assert len({tool.name for tool in ALL_TOOLS}) == len(ALL_TOOLS) == 8
 
 
@@ -57,6 +58,8 @@ def use_tool(tools: Mapping[str, Tool], bench: Bench, call: ToolCall) -> ToolRes
         return tool.use(bench, found.value)
     except SandboxLimit as full:  # row 56: nothing was opened, and the call may be tried again
         return ToolResult.error("sandbox_limit", f"{tool.name}: {full}")
+    except GitError as error:  # what a program left in the workspace may be nothing that git takes
+        return ToolResult.error("git", f"{tool.name}: {str(error)[:GIT_ERROR_CHARACTERS_MAX]}")
     except NoSandbox as missing:
         return ToolResult.error("no_sandbox", f"{tool.name}: {missing}; file tools still work")
 

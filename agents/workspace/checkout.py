@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 
 from django.conf import settings
 
-from agents.errors import AgentError
+from agents.errors import AgentError, GitError
 from agents.workspace.allowlist import (
     Refusal,
     read_command,
@@ -317,7 +317,10 @@ class Workspace(AbstractContextManager["Workspace"]):
                 return NothingChanged()
             tree = checkout.opened()
             store, start = checkout.store, checkout.start_commit
-            snapshot = tree.snapshot(checkout.files.written)
+            try:
+                snapshot = tree.snapshot(checkout.files.written)
+            except GitError as error:  # such as a link where git wants a file: the agent can mend it
+                return PublishRefused((Problem("", "git", f"git does not take these files: {error}"),))
             changes = tree.changes(start, snapshot)
             if not changes:
                 return NothingChanged()

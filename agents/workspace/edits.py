@@ -83,6 +83,17 @@ def text_of(data: bytes) -> str | EditRefused:
         return EditRefused(0, "not_text", f"not valid UTF-8 at byte {at}; the file was left as it is")
 
 
+def whole_characters(cut: bytes) -> bytes:
+    """Bytes that were cut at a limit, without the part of a character at their end (fault C18)."""
+    for back in range(1, min(4, len(cut)) + 1):
+        lead = cut[-back]
+        if lead & 0xC0 == 0x80:
+            continue
+        length = 1 if lead < 0x80 else 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
+        return cut if length <= back else cut[:-back]
+    return cut
+
+
 def occurrences(text: str, part: str) -> list[int]:
     """Every position, overlapping ones too: "aa" is twice in "aaa" (row 42)."""
     found, position = [], text.find(part)

@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import os
 import re
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,10 @@ AUTHOR_EMAIL = "remit@localhost"
 PRUNE_AFTER_DAYS = 14
 MAINTENANCE_SECONDS_MAX = 3_600
 STACK_VERSION = "stack-1"  # part of a stack's key: a change of the merge rules must change it
+
+# Above every .gitattributes of a repository: a file on disk has the bytes of its blob, and back. Converting
+# would change lines that nobody edited, and put files into a ChangeSet that its agent never touched.
+ATTRIBUTES = "* -text -ident -filter !working-tree-encoding\n"
 
 _COMMIT_ID = re.compile(r"[0-9a-f]{40}")
 _REF_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,80}")
@@ -64,6 +69,7 @@ class Store:
         self.directory.mkdir(parents=True, exist_ok=True)
         if not self.exists():
             self.git("init", "--quiet", "--bare", "--initial-branch=main", "--template=")
+        self._pin_attributes()
         return self
 
     def import_from(self, source: str | Path) -> Imported:
@@ -259,6 +265,14 @@ class Store:
                 ("commit-graph", "write", "--reachable"),
             ):
                 self.git(*arguments, keep_open=(lock,), seconds_max=MAINTENANCE_SECONDS_MAX)
+
+    def _pin_attributes(self) -> None:
+        place = self.directory / "info" / "attributes"
+        if not place.is_file() or place.read_text() != ATTRIBUTES:
+            place.parent.mkdir(exist_ok=True)
+            spare = place.with_name(f"attributes-{os.getpid()}-{threading.get_ident()}")
+            spare.write_text(ATTRIBUTES)
+            spare.replace(place)
 
     # -- one process
 

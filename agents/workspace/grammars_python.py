@@ -162,4 +162,5 @@ def pip_command(arguments: Sequence[str], _context: CommandContext) -> Allowed:
 
 def _plain(argument: str) -> str:
     """unittest takes dotted names; a rewritten path loses its ./ again where it can be no flag."""
-    return argument.removeprefix("./")
+    plain = argument.removeprefix("./")
+    return argument if plain.startswith("-") else plain

@@ -39,7 +39,7 @@ class PublishRules:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """`kind` is secret, large_file, conflict_markers, outside_link, lfs or many_files."""
+    """`kind` is secret, large_file, conflict_markers, outside_link, lfs, many_files or git."""
 
     path: str
     kind: str

@@ -13,6 +13,7 @@ from pathlib import Path
 from agents.errors import GitError
 from agents.workspace.git import Store
 from agents.workspace.merging import ABSENT
+from agents.workspace.names import is_git_name
 from agents.workspace.publishing import Change
 
 REMOVE_SECONDS_MAX = 300
@@ -57,6 +58,7 @@ class WorkTree:
 
     def fill(self, commit: str) -> None:
         """Checks a commit out into the empty tree."""
+        self.store.init()  # also pins the attributes of stores that were made before these were
         self.tree.mkdir(parents=True)
         self.gitdir.mkdir()
         self.tree.chmod(0o755)
@@ -85,7 +87,12 @@ class WorkTree:
         """Puts every file back as `everything` saw it, and removes all others (row 47)."""
         more = {"GIT_INDEX_FILE": str(self.gitdir / "spare")}
         self._git("read-tree", "--reset", "-u", tree, more=more)
-        self._git("clean", "-ffdxq", more=more)
+        try:
+            self._git("clean", "-ffdxq", more=more)
+        except GitError:  # a path too long for git, or a directory whose rights the build took away
+            for place in self.tree.iterdir():
+                remove_tree(place)
+            self._git("checkout-index", "--all", "--force", "--quiet", more=more)
         self._give()
         (self.gitdir / "spare").unlink(missing_ok=True)
 
@@ -117,7 +124,7 @@ class WorkTree:
                     _run("chmod", "--recursive", "u+rwX", str(self.tree))
                 elif "does not have a commit checked out" in str(error):
                     self._remove_nested()
-                else:
+                elif "invalid path" not in str(error) or not self._remove_git_names():
                     raise
                 continue
             if not self._holds_nested(more):
@@ -146,6 +153,17 @@ class WorkTree:
             "find", str(self.tree), "-mindepth", "2", "-name", ".git", "-prune",
             "-exec", "rm", "-rf", "--", "{}", "+",
         )  # fmt: skip
+
+    def _remove_git_names(self) -> bool:
+        """What a program named like `.git` in another spelling: git takes no such name, and no tool opens one."""
+        found = []
+        for top, directories, names in os.walk(os.fsencode(self.tree)):
+            odd = [name for name in (*directories, *names) if is_git_name(name) and name != b".git"]
+            found += [os.path.join(top, name) for name in odd]  # noqa: PTH118  # bytes
+            directories[:] = [name for name in directories if name not in odd]
+        for place in found:
+            _run("rm", "--recursive", "--force", "--one-file-system", "--", os.fsdecode(place))
+        return bool(found)
 
     def _sizes(self, blobs: list[str]) -> list[int]:
         if not blobs:

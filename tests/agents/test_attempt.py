@@ -582,3 +582,49 @@ def test_a_run_does_not_wait_for_held_money_for_ever() -> None:
     assert (outcome.end, outcome.note) == (EndReason.CHANGE_BUDGET, HELD)
     assert 300 <= sum(neighbour.slept) <= 320
     assert len(neighbour.slept) < 70, "no polling storm"
+
+
+def test_what_a_run_leaves_in_rows_can_be_stored_anywhere() -> None:
+    """PostgreSQL takes no NUL, and no database half a character; files, models and arguments may hold both."""
+    run = played(
+        turn(uses("read_file", path="nul.txt")),
+        turn(uses("a\0b\ud800", x="\0")),
+        turn(uses("fail_task", reason="it holds \0")),
+        files={**FILES, "nul.txt": b"a\0b\n"},
+    )
+    for text in (run.outcome.note, run.outcome.failure_log, *ToolCall.objects.values_list("name", flat=True)):
+        assert "\0" not in text
+        assert text.encode()
+    assert run.outcome.note == "it holds \ufffd"
+
+
+def test_a_large_file_is_read_up_to_a_whole_character() -> None:
+    """C18: 4 MiB fall into the middle of an é."""
+    text = "x" + "é" * (3 << 20) + "\n"
+    run = played(turn(uses("read_file", path="big.txt")), DONE, files={"big.txt": text.encode()})
+    answer = run.gateway.requests[1].messages[-1]
+    assert isinstance(answer, ToolMessage)
+    assert not answer.is_error
+    assert "only the first 4,194,304 bytes" in answer.text
+
+
+def test_a_plain_path_is_no_link() -> None:
+    run = played(turn(uses("read_file", path="././greet.py")), turn(uses("fail_task", reason="no")))
+    assert "behind a link" not in run.gateway.requests[1].messages[-1].text
+
+
+def test_what_git_cannot_take_is_an_answer_and_no_end() -> None:
+    """A program may leave anything behind: a build that cannot be put back is told to the agent."""
+    make = b"build:\n\tln -s greet.py .gitmodules\nlink:\n\tln -s greet.py .gitmodules\n"
+    run = played(
+        turn(uses("run_command", command="make link")),
+        turn(uses("run_command", command="make build")),
+        turn(uses("delete_file", path=".gitmodules")),
+        CHANGE,
+        DONE,
+        files={**FILES, "Makefile": make},
+    )
+    refused = run.gateway.requests[2].messages[-1]
+    assert refused.is_error
+    assert "gitmodules" in refused.text
+    assert run.outcome.end is EndReason.COMPLETED

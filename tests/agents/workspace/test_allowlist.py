@@ -160,6 +160,14 @@ def test_paths_are_rewritten_so_that_none_can_be_a_flag() -> None:
     assert verdict.argv == ("ls", "./src/a")
 
 
+@pytest.mark.parametrize("path", ["./-m", "./-c", ".//--locals", "./-s"])
+def test_no_path_becomes_a_flag_again(path: str) -> None:
+    """unittest takes dotted names, so its paths lose their ./, but never where a flag would come out."""
+    verdict = read_command(["python3", "-m", "unittest", path], CONTEXT)
+    assert isinstance(verdict, Allowed)
+    assert not any(argument.startswith("-") for argument in verdict.argv[3:])
+
+
 @pytest.mark.parametrize(
     ("command", "prepares"),
     [

@@ -430,3 +430,59 @@ def test_an_install_is_answered_by_the_prepared_step(store: Store, main: str, wo
         assert "not prepared yet" in missing.text
         other.files.write("requirements.txt", b"six==1.16.0\n")
         assert "changed in this workspace" in ran(other, "pip install -r requirements.txt").text
+
+
+ATTRIBUTES = [
+    b"* text", b"* text=auto", b"* text eol=crlf", b"*.txt eol=crlf", b"*.txt ident", b"* filter=lfs", b"* merge=union",
+    b"*.txt working-tree-encoding=UTF-16LE", b"*.txt working-tree-encoding=NOPE",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("attributes", ATTRIBUTES)
+def test_no_attribute_of_a_repository_changes_a_byte(store: Store, attributes: bytes) -> None:
+    """C01, C76: what is on disk is the blob, untouched files are no work, and what is written is what is published."""
+    files = {b"crlf.txt": b"a\r\nb\r\n$Id$\r\n", b"lf.txt": b"a\nb\n$Id$\n", b"odd.txt": b"\xff\xfe\x00"}
+    start = commit_files(
+        store, {**files, b".gitattributes": attributes + b"\n", b"Makefile": b"build:\n\ttrue\n"}
+    )
+    with Workspace(store, start, workspace_id=str(uuid4())) as workspace:
+        assert {name: workspace.files.read(name.decode()).data for name in files} == files
+        assert isinstance(workspace.run("make build"), CommandOutput)
+        assert publish(workspace) == NothingChanged()
+        workspace.files.write("new.txt", b"x\r\ny\n")
+        done = publish(workspace)
+        assert isinstance(done, WorkPublished)
+        assert done.own_files == ("new.txt",)
+        assert store.read(done.commit, "new.txt") == b"x\r\ny\n"
+
+
+LEFT_BEHIND = {
+    "another spelling of .git": ("mkdir -p .GIT s/.Git; echo '[core]' > .GIT/config; echo x > s/.Git/x", "published"),
+    "a short name of .git": ("echo x > git~1", "published"),
+    "a .git with a space": ("echo x > '.git '", "published"),
+    "a .git with what nobody sees": ("printf x > \"$(printf '.g\\342\\200\\214it')\"", "published"),
+    "a link for .gitmodules": ("ln -s a.txt .gitmodules", "git does not take"),
+    "a pipe": ("mkfifo pipe", "published"),
+    "a pipe in place of the work": ("rm -rf own.txt; mkfifo own.txt; echo 1 > two.txt", "published"),
+    "a directory without rights": ("mkdir q; echo x > q/f; chmod 0 q", "published"),
+    "a thousand directories deep": ("for i in $(seq 900); do mkdir ddddddd; cd ddddddd; done; echo > f", "published"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", LEFT_BEHIND)
+def test_what_a_program_leaves_behind_does_not_lose_the_work(store: Store, main: str, what: str) -> None:
+    """A test may create anything. The work is published, or the agent is told what stands in the way."""
+    script, expected = LEFT_BEHIND[what]
+    with Workspace(store, main, workspace_id=str(uuid4())) as workspace:
+        workspace.files.write("own.txt", b"own\n")
+        workspace._checkout.run(["sh", "-c", script])
+        if expected == "published":
+            assert isinstance(workspace.run("make build"), CommandOutput)
+        done = publish(workspace)
+        if expected == "published":
+            assert isinstance(done, WorkPublished), done
+            assert set(done.own_files) & {"own.txt", "two.txt"}
+            assert not any("git" in name.lower() for name in done.own_files)
+        else:
+            assert isinstance(done, PublishRefused)
+            assert expected in str(done)

@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.workspace.edits import EDITS_MAX, Edit, Edited, EditRefused, apply_edits, occurrences, text_of
+from agents.workspace.edits import (
+    EDITS_MAX,
+    Edit,
+    Edited,
+    EditRefused,
+    apply_edits,
+    occurrences,
+    text_of,
+    whole_characters,
+)
 
 BOM = codecs.BOM_UTF8
 
@@ -204,3 +213,12 @@ def test_a_file_with_one_ending_keeps_one_ending(lines: list[str], crlf: bool) -
     text = end.join([*lines, "HERE", *lines]) + end
     result = edited(text.encode(), ("HERE\n", "one\ntwo\n")).decode()
     assert result == text.replace("HERE" + end, f"one{end}two{end}")
+
+
+@pytest.mark.parametrize("character", ["a", "é", "€", "😀"])
+def test_a_cut_at_a_limit_falls_between_characters(character: str) -> None:
+    """C18: a file that is longer than one look is no broken file."""
+    data = (character * 10).encode()
+    for end in range(len(data) + 1):
+        cut = whole_characters(data[:end])
+        assert cut.decode() == character * (end // len(character.encode()))
