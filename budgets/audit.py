@@ -12,13 +12,14 @@ from typing import Any
 from django.db import connection, transaction
 
 from budgets.decisions import period_of
-from budgets.keys import MeterKind
+from budgets.keys import COUNTS_CALLS, MeterKind
 from budgets.models import LedgerVerdict, LimitChange, LimitRule, Meter
 
 PROBLEMS_KEPT_MAX = 100
 # A lapsed hold older than this means that no sweep runs.
 LAPSED_MINUTES_MAX = 10
 VERDICT_HOURS_MAX = 26  # a nightly audit, and two hours of patience
+HAVE_DEFAULTS = frozenset({MeterKind.ORGANIZATION, *COUNTS_CALLS})
 _UNITS = ("usd", "tokens", "calls")
 
 # Each row found is one problem: its first column says where.
@@ -148,7 +149,10 @@ def _limit_problems(now: datetime) -> Iterator[str]:
     periods = {kind: period_of(kind, now) for kind in MeterKind}
     for meter in Meter.objects.filter(period__in=set(periods.values())).iterator():
         rule = rules.get((meter.kind, meter.organization_id, meter.subject))
-        differs = rule is not None and any(_plain(rule, unit) != _plain(meter, unit) for unit in _UNITS)
+        wanted = [_plain(rule, unit) for unit in _UNITS] if rule else [None] * len(_UNITS)
+        # Without a rule these have the default of their first day, which a deployment may change.
+        known = rule is not None or meter.kind not in HAVE_DEFAULTS
+        differs = known and wanted != [_plain(meter, unit) for unit in _UNITS]
         if differs and meter.period == periods[MeterKind(meter.kind)]:
             yield f"I6: meter {meter.name} does not have the limit of its rule"
 

@@ -7,7 +7,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
-from budgets.decisions import Amount
+from budgets.decisions import TOKENS_MAX, Amount
 from budgets.money import ZERO, Usd
 from providers.catalog import PriceCard, Rates, price_card
 from providers.messages import Usage
@@ -79,6 +79,10 @@ def why_unusable(usage: Usage) -> str:
     """Why a report cannot be charged by: a fixed word, empty when it can (rows 134, 137)."""
     if usage.input == 0 and usage.output == 0:
         return "all_zero"
+    if (
+        usage.input + usage.output > TOKENS_MAX
+    ):  # no request has that many: a figure that would burst the books
+        return "inconsistent"
     if usage.reasoning is not None and not 0 <= usage.reasoning <= usage.output:
         return "inconsistent"
     return ""

@@ -20,6 +20,7 @@ from config.readers import (
     flag,
     listed,
     one_of,
+    percents,
     service_url,
     web_origin,
     web_origins,
@@ -77,6 +78,11 @@ VARIABLES: tuple[tuple[str, str, str], ...] = (
         "10",
         "an organization's limit a UTC month until an owner sets another (row 141)",
     ),
+    (
+        "REMIT_BUDGET_THRESHOLDS",
+        "50,80,100",
+        "percents of a limit at which people are warned, once each; `none`: never",
+    ),
     ("REMIT_CALLS_PER_DAY_MAX", "1000", "an organization's agent calls a UTC day (row 141)"),
     ("REMIT_CLASSIFIER_CALLS_PER_DAY_MAX", "200", "its classifier calls a UTC day (row 70)"),
     ("REMIT_EMBEDDINGS_PER_DAY_MAX", "1000", "its query embeddings a UTC day (row 209)"),
@@ -131,6 +137,7 @@ class Plane:
     calls_per_day_max: int = 1_000
     classifier_calls_per_day_max: int = 200
     embeddings_per_day_max: int = 1_000
+    budget_thresholds: tuple[int, ...] = (50, 80, 100)
     private_addresses: bool = True
     email_url: str = ""
     email_from: str = "remit@localhost"
@@ -183,6 +190,7 @@ class Plane:
             embeddings_per_day_max=read(
                 "REMIT_EMBEDDINGS_PER_DAY_MAX", whole_number(0, CALLS_PER_DAY_MAX), 1_000
             ),
+            budget_thresholds=read("REMIT_BUDGET_THRESHOLDS", percents, cls.budget_thresholds),
             private_addresses=read("REMIT_PRIVATE_ADDRESSES", flag, not production),
             email_url=read("REMIT_EMAIL_URL", service_url("smtp", "smtps"), ""),
             email_from=read("REMIT_EMAIL_FROM", str, cls.email_from),

@@ -72,6 +72,12 @@ def amount(text: str) -> Usd:
         raise ValueError(f"{text[:40]!r} is no amount", f"Here {error}; 0 allows no call at all") from None
 
 
+def percents(text: str) -> tuple[int, ...]:
+    """Whole percents of a limit, such as `50,80,100`; none at all: no warnings."""
+    read = whole_number(1, 100)
+    return tuple(sorted({read(part.strip()) for part in text.split(",")})) if text != "none" else ()
+
+
 def one_of(*words: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text not in words:

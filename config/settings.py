@@ -26,6 +26,7 @@ ROOT_URLCONF = "config.urls"
 ASGI_APPLICATION = "config.asgi.application"
 AUTH_USER_MODEL = "tenants.User"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+BUDGET_THRESHOLDS = PLANE.budget_thresholds
 USE_TZ = True
 TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en"

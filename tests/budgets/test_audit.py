@@ -75,6 +75,13 @@ def test_each_invariant_is_checked(books: None, name: str) -> None:
     assert name in out.getvalue()
 
 
+def test_a_limit_that_nobody_set_is_found(books: None) -> None:
+    """A limit written into a meter by hand has no rule and no history."""
+    Meter.objects.filter(kind="project").update(limit_usd=Usd(9_000_000))
+    (problem,) = find_problems(timezone.now())
+    assert problem.startswith("I6: meter project:")
+
+
 def test_a_reservation_on_another_organizations_meter_is_found(books: None) -> None:
     stranger = make_organization()
     Reservation.objects.filter(state="settled").update(organization=stranger)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from io import StringIO
 from uuid import uuid4
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.db import DatabaseError, transaction
+from django.utils import timezone
 
 from budgets.audit import find_problems
 from budgets.decisions import Amount, Unit
@@ -305,3 +308,22 @@ def test_an_expiry_while_calls_are_held_keeps_them_and_refuses_the_next() -> Non
     (refused,) = refusals(meters[:1], Amount(Usd(1), 1), now=later)
     assert (refused.spent, refused.waits) == (Usd(7_000), False)
     assert list(find_problems(NOON)) == []
+
+
+def test_an_operator_limits_the_whole_deployment_by_a_command() -> None:
+    """Row 15: from then on every call holds on it, too."""
+
+    def said(*arguments: str) -> str:
+        out = StringIO()
+        call_command("limit_platform", *arguments, stdout=out)
+        return out.getvalue()
+
+    assert "500" in said("500", "--reason", "the bill of November", "--key", "k")
+    assert "nothing" in said("500", "--reason", "the bill of November", "--key", "k")
+    assert [key.kind for key in make_payers()][-1] is MeterKind.PLATFORM
+    for wrong in (["600", "--reason", "x", "--key", "k"], ["5,00", "--reason", "x"], ["5", "--reason", " "]):
+        with pytest.raises(CommandError):
+            said(*wrong)
+    assert limit_of(
+        organization_id=None, kind=MeterKind.PLATFORM, subject="platform", now=timezone.now()
+    ) == Usd(500_000_000)

@@ -437,3 +437,11 @@ def test_the_price_of_the_call_that_answered_is_stored() -> None:
     settle(held.reservation_id, cost=priced.cost, usage=USAGE, rates=priced.rates)
     stored = Reservation.objects.get(pk=held.reservation_id).rates
     assert stored == priced.rates
+
+
+def test_a_report_that_no_request_can_have_keeps_the_worst_case() -> None:
+    """A hostile or broken server's figure would burst a column, and the settlement would be lost with it."""
+    held = make_hold(usd=1_000)
+    usage = Usage(input_uncached=2**53, output=2**53)
+    closed = settle(held.reservation_id, cost=Usd(2**62), usage=usage, rates=None)
+    assert (closed.state, closed.cost, closed.charged) == ("unknown", None, Usd(1_000))

@@ -57,6 +57,8 @@ def test_opus_is_off_unless_the_word_is_exactly_true(tmp_path: Path, value: str)
 @pytest.mark.parametrize(
     ("name", "value"),
     [
+        ("REMIT_BUDGET_THRESHOLDS", "50,eighty"),
+        ("REMIT_BUDGET_THRESHOLDS", "0"),
         ("REMIT_MONTHLY_LIMIT_USD", "-1"),
         ("REMIT_MONTHLY_LIMIT_USD", "1e3"),
         ("REMIT_MONTHLY_LIMIT_USD", "NaN"),
