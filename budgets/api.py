@@ -31,6 +31,7 @@ from tenants.models import Organization, Role, Scope, User
 from tenants.shapes import Shape
 
 DAYS_MAX = 400
+DAY_MIN, DAY_MAX = date(2000, 1, 1), date(2999, 12, 31)
 ID_MAX = 2**63 - 1
 CSV_TYPE = "text/csv; charset=utf-8"
 SEE_ALL = (Role.ADMIN, Role.OWNER)
@@ -272,9 +273,7 @@ def unknown_charge(user: Any, organization: Organization, call_id: int) -> Reser
 def read_filters(organization: Organization, query: Any) -> Narrow:
     """The filters of an address. Raises `InvalidInput` that names the one that does not fit."""
     since, until = _day(query, "since"), _day(query, "until")
-    if until == date.max or (
-        since and until and not timedelta(0) <= until - since <= timedelta(days=DAYS_MAX)
-    ):
+    if since and until and not timedelta(0) <= until - since <= timedelta(days=DAYS_MAX):
         raise InvalidInput("until", "does not fit since", f"Ask for 1 to {DAYS_MAX} days.")
     state = query.get("state", "")
     if state and state not in ReservationState.values:
@@ -344,11 +343,15 @@ def _text(query: Any, name: str) -> str:
 
 
 def _day(query: Any, name: str) -> date | None:
+    """Not at the ends of the calendar: the days around it are counted from it."""
     said = query.get(name)
     try:
-        return date.fromisoformat(said) if said else None
+        day = date.fromisoformat(said) if said else None
     except ValueError:
         raise InvalidInput(name, "is no day", "Write it like 2026-11-30.") from None
+    if day and not DAY_MIN <= day <= DAY_MAX:
+        raise InvalidInput(name, "is no day of any call", f"Use a day from {DAY_MIN} to {DAY_MAX}.")
+    return day
 
 
 def _midnight(day: date | None) -> datetime | None:

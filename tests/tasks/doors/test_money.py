@@ -112,6 +112,17 @@ def test_a_filter_that_does_not_fit_is_named(
     assert (answer.status_code, answer.json()["field"]) == (400, field)
 
 
+@pytest.mark.parametrize("day", ["0001-01-01", "9999-12-31"])
+@pytest.mark.parametrize("name", ["since", "until"])
+def test_a_day_at_the_end_of_the_calendar_is_refused_everywhere(
+    organization: Organization, admin: User, name: str, day: str
+) -> None:
+    client = signed_in(admin)
+    own = f"/organizations/{organization.pk}"
+    for path in (f"/api/v1{own}/spend", f"/api/v1{own}/ledger", f"{own}/ledger.csv", "/spend"):
+        assert client.get(f"{path}?{name}={day}").status_code == 400, path
+
+
 def test_a_group_nobody_knows_is_named(organization: Organization, admin: User) -> None:
     answer = signed_in(admin).get(f"/api/v1/organizations/{organization.pk}/spend?by=colour")
     assert (answer.status_code, answer.json()["field"]) == (400, "by")
