@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,6 +85,13 @@ def test_every_row_has_a_stable_code_and_a_client_status() -> None:
     for kind, row in TABLE.items():
         assert row.code.replace("_", "").isalpha(), kind
         assert 400 <= row.status < 500, kind
+
+
+def test_the_manual_names_every_code_with_its_status() -> None:
+    manual = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| (4\d\d) \| (.*) \|$", manual, re.MULTILINE))
+    for kind, row in TABLE.items():
+        assert f"`{row.code}`" in rows[str(row.status)], kind
 
 
 def test_people_get_a_page_and_htmx_a_fragment(rf: RequestFactory) -> None:
