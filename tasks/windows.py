@@ -58,13 +58,14 @@ def resume_stops(now: datetime) -> int:
     """Stops end by themselves when there is room again, without a fresh window (row 197). How many."""
     resumed = 0
     stopped = Task.objects.filter(state=TaskState.BLOCKED, stop_limit__in=ENDS_WITH_ROOM)
-    for task in stopped.select_related("change__project")[:RESUMED_PER_SWEEP_MAX]:
+    # In any order: those that stay stopped must not hide the others behind the bound of one sweep.
+    for task in stopped.select_related("change__project").order_by("?")[:RESUMED_PER_SWEEP_MAX]:
         if _has_room_again(task.change, task.stop_limit, task.stop_detail, now=now):
             resumed += _resume(task, now=now)
     changes = Change.objects.filter(
         state=ChangeState.BUDGET_BLOCKED, stop_limit__in=ENDS_WITH_ROOM, stop_detail__has_key="work"
     )
-    for change in changes.select_related("project")[:RESUMED_PER_SWEEP_MAX]:
+    for change in changes.select_related("project").order_by("?")[:RESUMED_PER_SWEEP_MAX]:
         if _has_room_again(change, change.stop_limit, change.stop_detail, now=now):
             resumed += resume_work(change, because="room_again", now=now)
     return resumed

@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import pytest
 
+from budgets.errors import KeyReused
 from budgets.keys import MeterKind
 from budgets.models import LimitChange
 from budgets.money import Usd
@@ -400,3 +401,40 @@ def test_setting_a_limit_is_for_admins_and_for_their_own_organization(change: Ch
                 now=LATER,
             )
     assert LimitChange.objects.filter(by__isnull=False).count() == 0
+
+
+def test_stops_that_stay_hide_no_stop_that_ends(change: Change, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sweep looks at a bounded number of stops; which ones must not be the same each time."""
+    monkeypatch.setattr("tasks.windows.RESUMED_PER_SWEEP_MAX", 1)
+    limits = [9_000_000, 1, 9_000_000]
+    tasks = [
+        stopped(
+            change, "change_budget", refusals=[refused_by("change", amount=amount, subject=str(change.pk))]
+        )
+        for amount in limits
+    ]
+    for _ in range(100):
+        resume_stops(LATER)
+    assert [state_of(task) == TaskState.BLOCKED for task in tasks] == [True, False, True]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_one_key_with_two_amounts_at_once_sets_one_limit() -> None:
+    """The other is told that the key is taken, whoever comes first; nothing is lost and nothing counts twice."""
+    change = make_change()
+    give_budget(change, Usd.dollars("1"))
+    admin = make_member(change.organization, Role.ADMIN)
+
+    def press(number: int) -> object:
+        kind = MeterKind.PROJECT if number % 2 else MeterKind.CHANGE
+        whose = limit_of_subject(
+            change.organization, kind, str(change.project_id if number % 2 else change.pk)
+        )
+        try:
+            return set_budget(whose, Usd(7_000_000 + number), by=admin, reason="", key="one", now=LATER)
+        except KeyReused as error:
+            return error
+
+    results = in_threads(6, press)
+    assert sum(isinstance(each, KeyReused) for each in results) == 5
+    assert LimitChange.objects.filter(key="one").count() == 1

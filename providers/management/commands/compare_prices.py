@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 from django.core.management.base import BaseCommand
@@ -47,4 +48,4 @@ def differences_of(ours: PriceCard | None, theirs: PriceCard | None) -> list[str
 
 
 def _plain(rate: str | None) -> str | None:
-    return None if rate is None else f"{float(rate):g}"
+    return None if rate is None else f"{Decimal(rate).normalize():f}"
