@@ -127,22 +127,33 @@ def _checked_source(source: str, field: str) -> str:
     if "::" in source.split("/", maxsplit=1)[0]:
         raise wrong
     if "://" in source:
-        parts = urlsplit(source)
+        try:
+            parts = urlsplit(source)
+        except ValueError:
+            raise wrong from None
         if parts.scheme not in ("https", "ssh", "file") or (parts.scheme != "file" and not parts.hostname):
             raise wrong
         if (parts.hostname or "").startswith("-") or (parts.username or "").startswith("-"):
             raise wrong
         return source if parts.scheme != "file" else _existing(parts.path, field)
-    if _SCP_LIKE.fullmatch(source) and not Path(source).exists():
+    if _SCP_LIKE.fullmatch(source) and _place(source) is None:
         return source
     return _existing(source, field)
 
 
 def _existing(path: str, field: str) -> str:
-    place = Path(path).expanduser().absolute()
-    if not place.exists():
-        raise InvalidInput(field, f"there is nothing at {path}", "check the path", code="not_found")
+    place = _place(path)
+    if place is None:
+        raise InvalidInput(field, f"there is nothing at {path[:200]}", "check the path", code="not_found")
     return str(place)
+
+
+def _place(path: str) -> Path | None:
+    try:
+        place = Path(path).expanduser().absolute()
+        return place if place.exists() else None
+    except (OSError, RuntimeError):  # too long for a name, a folder that may not be read, an unknown ~user
+        return None
 
 
 def _fetch(store: Store, place: str, config: Path) -> str | None:

@@ -92,7 +92,7 @@ def test_a_repository_without_commits_is_refused(tmp_path: Path, empty_store: St
 
 SOURCES = ["", "   ", "-x", "--upload-pack=touch x", "ext::sh -c id", "fd::17", "http://example.org/x", "git://example.org/x", "ftp://x/y",
            "https://", "ssh://-oProxyCommand=id/x", "/nowhere/at/all", "relative/nowhere", "file:///nowhere", "a\nb", "testgit::/x",
-           "https:///path"]  # fmt: skip
+           "https:///path", "https://[::1", "file://[", "~nobody-is-called-this/x", "/" + "long" * 2000]  # fmt: skip
 
 
 @pytest.mark.parametrize("bad", SOURCES)
