@@ -30,11 +30,6 @@ def unseal(sealed: str, *, keys: Sequence[str], secret_key: str) -> str:
         ) from None
 
 
-def reseal(sealed: str, *, keys: Sequence[str], secret_key: str) -> str:
-    """The same key under the newest sealing key; for a rotation."""
-    return seal(unseal(sealed, keys=keys, secret_key=secret_key), keys=keys, secret_key=secret_key)
-
-
 def _box(keys: Sequence[str], secret_key: str) -> MultiFernet:
     return MultiFernet([_fernet(key) for key in keys] or [_derived(secret_key)])
 

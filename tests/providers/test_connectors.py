@@ -78,7 +78,9 @@ def test_sealing_keys_rotate(settings: Any) -> None:
     row = make_connector(key=KEY)
     settings.PLANE = replace(settings.PLANE, connector_keys=(new, old))
     assert row.open_key() == KEY
-    moved = sealing.reseal(row.sealed_key, keys=(new, old), secret_key="")
+    moved = sealing.seal(
+        sealing.unseal(row.sealed_key, keys=(new, old), secret_key=""), keys=(new, old), secret_key=""
+    )
     assert sealing.unseal(moved, keys=(new,), secret_key="") == KEY
     with pytest.raises(sealing.KeyUnreadable):
         sealing.unseal(row.sealed_key, keys=(new,), secret_key="")
