@@ -625,6 +625,7 @@ def test_what_git_cannot_take_is_an_answer_and_no_end() -> None:
         files={**FILES, "Makefile": make},
     )
     refused = run.gateway.requests[2].messages[-1]
+    assert isinstance(refused, ToolMessage)
     assert refused.is_error
     assert "gitmodules" in refused.text
     assert run.outcome.end is EndReason.COMPLETED
