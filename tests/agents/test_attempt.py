@@ -610,7 +610,9 @@ def test_a_large_file_is_read_up_to_a_whole_character() -> None:
 
 def test_a_plain_path_is_no_link() -> None:
     run = played(turn(uses("read_file", path="././greet.py")), turn(uses("fail_task", reason="no")))
-    assert "behind a link" not in run.gateway.requests[1].messages[-1].text
+    answer = run.gateway.requests[1].messages[-1]
+    assert isinstance(answer, ToolMessage)
+    assert "behind a link" not in answer.text
 
 
 def test_what_git_cannot_take_is_an_answer_and_no_end() -> None:
