@@ -1,9 +1,15 @@
-"""The habits of every REST list and every client: bodies, pages by cursor, and rates."""
+"""The habits of every REST answer: bodies, pages by cursor, rates, and what has not changed."""
 
 from __future__ import annotations
 
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+from django.http import HttpRequest, HttpResponseBase
+from django.utils.cache import get_conditional_response, patch_vary_headers
 from rest_framework.exceptions import ParseError
 from rest_framework.parsers import JSONParser
 from rest_framework.request import Request
@@ -39,7 +45,40 @@ class NewestFirst(ByKey):
     ordering = "-pk"
 
 
-class ClientRate(SimpleRateThrottle):
+@dataclass(frozen=True, slots=True)
+class RateSeen:
+    """Where a client stands against one limit, as the answer's headers say it."""
+
+    limit: int
+    remaining: int
+    reset_seconds: int
+
+
+class Rate(SimpleRateThrottle):
+    """A limit per window that also tells how much of it is left."""
+
+    # What the framework's own class fills in.
+    num_requests: int | None
+    duration: int | None
+    history: list[float]
+    now: float
+
+    def allow_request(self, request: Request, view: Any) -> bool:
+        allowed = bool(super().allow_request(request, view))
+        history = getattr(self, "history", None)
+        if history is not None and self.num_requests and self.duration:
+            oldest = history[-1] if history else self.now
+            seen = RateSeen(
+                limit=self.num_requests,
+                remaining=max(self.num_requests - len(history), 0),
+                reset_seconds=max(math.ceil(oldest + self.duration - self.now), 0),
+            )
+            held = request._request
+            held.rates_seen = [*getattr(held, "rates_seen", []), seen]  # type: ignore[attr-defined]  # read below
+        return allowed
+
+
+class ClientRate(Rate):
     """Per token, or per person in a browser session, or per address for strangers."""
 
     scope = "client"
@@ -55,7 +94,7 @@ class ClientRate(SimpleRateThrottle):
         return f"address-{self.get_ident(request)}"
 
 
-class OrganizationRate(SimpleRateThrottle):
+class OrganizationRate(Rate):
     """All tokens of one organization together; sessions are counted per person only."""
 
     scope = "organization"
@@ -77,3 +116,35 @@ def _nests_deeper(value: Any, levels: int) -> bool:
         level = [one for each in inner for one in each if isinstance(one, dict | list)]
         levels -= 1
     return bool(level)
+
+
+class RestAnswersMiddleware:
+    """Rate limits on every answer of the API, and 304 to who has it already."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        answer = self.get_response(request)
+        if not request.path.startswith("/api/"):
+            return answer
+        patch_vary_headers(answer, ["Authorization", "Cookie"])
+        answer.headers.setdefault("Cache-Control", "private, no-cache")  # kept, but asked again each time
+        answer = _conditional(request, answer)
+        rates: list[RateSeen] = getattr(request, "rates_seen", [])
+        if rates:
+            tightest = min(rates, key=lambda seen: seen.remaining)
+            answer["RateLimit-Limit"] = str(tightest.limit)
+            answer["RateLimit-Remaining"] = str(tightest.remaining)
+            answer["RateLimit-Reset"] = str(tightest.reset_seconds)
+        return answer
+
+
+def _conditional(request: HttpRequest, answer: HttpResponseBase) -> HttpResponseBase:
+    content: bytes | None = getattr(answer, "content", None) if not answer.streaming else None
+    if request.method != "GET" or answer.status_code != 200 or content is None:
+        return answer
+    etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    answer["ETag"] = etag
+    conditional: HttpResponseBase = get_conditional_response(request, etag=etag, response=answer)  # type: ignore[arg-type,assignment]  # never None with a response
+    return conditional

@@ -60,6 +60,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
+    "config.rest.RestAnswersMiddleware",
     "config.errors.BodyLimitMiddleware",
     "config.errors.PlainAddressMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -158,7 +159,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["config.rest.StrictJson"],
     "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
     "DEFAULT_PAGINATION_CLASS": "config.rest.NewestFirst",
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "config.schema.Schema",
     "DEFAULT_THROTTLE_CLASSES": ["config.rest.ClientRate", "config.rest.OrganizationRate"],
     "DEFAULT_THROTTLE_RATES": {"client": "600/min", "organization": "3000/min"},
     "DEFAULT_VERSIONING_CLASS": "rest_framework.versioning.NamespaceVersioning",
@@ -177,6 +178,10 @@ SPECTACULAR_SETTINGS = {
     ],  # it says what can be asked, not what is there
     "SCHEMA_PATH_PREFIX": r"/api/v[0-9]+",
     "COMPONENT_SPLIT_REQUEST": True,
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "config.schema.with_problems",
+    ],
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",

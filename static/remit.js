@@ -100,6 +100,31 @@
     kept = null;
   });
 
+  // ---- a region with data-stream is asked for anew when its stream tells of something; nobody looks, nobody listens
+  const NEWS_MILLISECONDS = 250;
+  let source = null;
+  let due = 0;
+  const news = () => {
+    due ||= setTimeout(() => {
+      due = 0;
+      const region = one("#live");
+      if (region) window.htmx?.trigger(region, "news");
+    }, NEWS_MILLISECONDS);
+  };
+  const follow = () => {
+    const wanted = document.hidden ? undefined : one("#live[data-stream]")?.dataset.stream;
+    if (source && source.wanted !== wanted) { source.close(); source = null; }
+    if (!wanted || source) return;
+    source = new EventSource(wanted);
+    source.wanted = wanted;
+    source.onopen = news;
+    source.onmessage = news;
+  };
+  document.addEventListener("visibilitychange", follow);
+  document.addEventListener("htmx:afterSwap", follow);
+  window.addEventListener("pagehide", () => { source?.close(); source = null; });
+  window.addEventListener("pageshow", follow);
+
   // ---- times grow older while a page stays open; same words as the tag `when`
   const UNITS = [[86400, "d"], [3600, "h"], [60, "min"]];
   const words = (seconds) => {

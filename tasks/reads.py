@@ -137,9 +137,15 @@ def change_for(user: Person, change_id: UUID) -> Change:
     return _one(found, change_id, "change")
 
 
+def change_of(user: Person, change_id: UUID) -> Change:
+    """The bare row, for doors that need no more. Raises NotVisible."""
+    change: Change = _one(Change.objects.visible_to(user), change_id, "change")
+    return change
+
+
 def change_pulse(user: Person, change_id: UUID) -> tuple[object, ...]:
     """What moves when there is something new to see on a Change's page; few rows, for polls. Raises NotVisible."""
-    change: Change = _one(Change.objects.visible_to(user), change_id, "change")
+    change = change_of(user, change_id)
     meter = Meter.objects.of_organization(change.organization_id).filter(
         kind=MeterKind.CHANGE, subject=str(change_id)
     )

@@ -62,6 +62,20 @@ def role_of(user: User | AnonymousUser, organization_id: UUID) -> Role | None:
     return None if membership is None else Role(membership.role)
 
 
+def still_member(user_id: UUID, organization_id: UUID) -> User | None:
+    """Who opened something that stays open, read anew; None once the membership ended or they were switched off.
+
+    What they get sees this organization only (C83).
+    """
+    rows = Membership.objects.of_organization(organization_id).select_related("user")
+    membership: Membership | None = rows.filter(user_id=user_id, user__is_active=True).first()
+    if membership is None:
+        return None
+    user: User = membership.user
+    user.token_organization_id = organization_id
+    return user
+
+
 def roles_of(user: User) -> dict[UUID, int]:
     """What a person is in each of their organizations, in one query."""
     mine = Membership.objects.visible_to(user).filter(user=user)

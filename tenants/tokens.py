@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
@@ -17,6 +17,8 @@ from tenants.members import TOKEN_PREFIX, digest_of
 from tenants.models import ApiToken, Scope, User
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from rest_framework.request import Request
     from rest_framework.views import APIView
 
@@ -73,6 +75,12 @@ def allows(scopes: list[str], needed: Scope) -> bool:
     return needed == Scope.READ or needed.value in scopes or Scope.ADMIN.value in scopes
 
 
+def is_living(token_id: UUID, *, now: datetime | None = None) -> bool:
+    """Whether a token that was good once still is; what stays open asks again (C83)."""
+    living = _living(now or timezone.now())
+    return bool(living.filter(pk=token_id).exists())
+
+
 class BearerTokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # of drf-spectacular
     """How the schema names it."""
 
@@ -86,13 +94,15 @@ class BearerTokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-unty
 def _living_token(plain: str, *, now: datetime) -> ApiToken | None:
     if not plain.startswith(TOKEN_PREFIX) or len(plain) > TOKEN_CHARACTERS_MAX:
         return None
-    token: ApiToken | None = (
-        ApiToken.objects.filter(digest=digest_of(plain), revoked_at__isnull=True)
-        .filter(Q(expires_at__isnull=True) | Q(expires_at__gt=now))
-        .select_related("user", "organization")
-        .first()
-    )
+    found = _living(now).filter(digest=digest_of(plain))
+    token: ApiToken | None = found.select_related("user", "organization").first()
     return token
+
+
+def _living(now: datetime) -> QuerySet[ApiToken]:
+    not_over = Q(expires_at__isnull=True) | Q(expires_at__gt=now)
+    living: QuerySet[ApiToken] = ApiToken.objects.filter(not_over, revoked_at__isnull=True)
+    return living
 
 
 def _note_use(token: ApiToken, *, now: datetime) -> None:

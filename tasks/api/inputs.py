@@ -16,6 +16,7 @@ from tasks.raises import RAISABLE, SETTABLE
 from tenants.shapes import Shape
 
 
+@extend_schema_field({"type": "string", "pattern": r"^\d{1,7}(\.\d{1,6})?$", "example": "12.50"})
 class UsdInput(serializers.Field[Usd, Any, str, Any]):
     """US dollars as text, such as "12.50"; never a float."""
 

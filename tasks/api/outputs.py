@@ -150,6 +150,9 @@ class ReceiptOutput(serializers.Serializer[Any]):
 class EventOutput(serializers.Serializer[Any]):
     id = serializers.IntegerField(help_text="Read on with `after` set to the last id.")
     kind = serializers.CharField()
+    change = serializers.UUIDField(
+        source="change_id", allow_null=True, help_text="null: an event of the organization itself"
+    )
     task = serializers.UUIDField(source="task_id", allow_null=True)
     run = serializers.UUIDField(source="run_id", allow_null=True)
     data = serializers.JSONField()  # type: ignore[assignment]  # the event's own word
@@ -265,7 +268,7 @@ class AcceptedOutput(serializers.Serializer[Any]):
     unknown_calls = serializers.IntegerField()
 
 
-class MeterOutput(serializers.Serializer[Any]):
+class PayingMeterOutput(serializers.Serializer[Any]):
     """A meter that pays for a Change: its figures are dollars, or whole calls for the daily ones."""
 
     meter = serializers.CharField(source="kind")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from tasks.api import limits, views
+from tasks.api import limits, streams, views
 
 urlpatterns = [
     path("projects/<uuid:project_id>/changes", views.ProjectChanges.as_view()),
@@ -19,6 +19,8 @@ urlpatterns = [
     path("changes/<uuid:change_id>/tasks", views.TaskList.as_view()),
     path("changes/<uuid:change_id>/receipts", views.ReceiptList.as_view()),
     path("changes/<uuid:change_id>/events", views.EventList.as_view()),
+    path("changes/<uuid:change_id>/events/stream", streams.ChangeStream.as_view()),
+    path("organizations/<uuid:organization_id>/events/stream", streams.OrganizationStream.as_view()),
     path("changes/<uuid:change_id>/candidates", views.CandidateList.as_view()),
     path("changes/<uuid:change_id>/meters", views.MeterList.as_view()),
     path("changes/<uuid:change_id>/raises", views.RaiseList.as_view()),

@@ -244,13 +244,13 @@ class MeterList(APIView):
     @extend_schema(
         operation_id="changes_meters",
         tags=["budgets"],
-        responses=outputs.MeterOutput(many=True),
+        responses=outputs.PayingMeterOutput(many=True),
         description="Every meter that pays for this Change, in the order in which a refusal is named.",
     )
     def get(self, request: Request, change_id: UUID) -> Response:
         change = reads.change_for(request.user, change_id)
         meters = reads.meters_of(change, now=timezone.now())
-        return Response(outputs.MeterOutput(meters, many=True).data)
+        return Response(outputs.PayingMeterOutput(meters, many=True).data)
 
 
 class Below(GenericAPIView[Any]):

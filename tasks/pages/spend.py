@@ -51,7 +51,8 @@ def spend(request: HttpRequest) -> HttpResponse:
 @login_required
 def spend_csv(request: HttpRequest, organization_id: UUID) -> StreamingHttpResponse:
     organization = organization_for(request.user, organization_id, at_least=Role.VIEWER)
-    return csv_answer(narrow(calls_for(request.user, organization), read_filters(organization, request.GET)))
+    calls = narrow(calls_for(request.user, organization), read_filters(organization, request.GET))
+    return csv_answer(request, calls)
 
 
 def _chosen(request: HttpRequest, wanted: str) -> Organization:
