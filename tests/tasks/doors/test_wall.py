@@ -76,6 +76,8 @@ READS = [
     "/api/v1/changes/{change}/tasks",
     "/api/v1/changes/{change}/receipts",
     "/api/v1/changes/{change}/events",
+    "/api/v1/changes/{change}/events/stream",
+    "/api/v1/organizations/{organization}/events/stream",
     "/api/v1/changes/{change}/candidates",
     "/api/v1/changes/{change}/meters",
     "/api/v1/changes/{change}/raises/preview?meter=change&to=9",
