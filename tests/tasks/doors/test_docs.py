@@ -60,7 +60,7 @@ def test_every_code_stands_in_the_table() -> None:
             text = path.read_text(encoding="utf-8")
             written |= set(re.findall(r'InvalidInput\([^()]*code="([a-z_]+)"', text))
             written |= set(re.findall(r'Problem\([^()]*code="([a-z_]+)"', text))
-    framework = [
+    framework: list[type[exceptions.APIException]] = [
         exceptions.ParseError,
         exceptions.NotAuthenticated,
         exceptions.PermissionDenied,
