@@ -73,4 +73,12 @@ def the_parts_fit_together(**_: Any) -> Sequence[CheckMessage]:
                 id="remit.W003",
             )
         )
+    if plane.allow_opus_is_odd:
+        found.append(
+            Warning(
+                "ALLOW_OPUS is neither true nor false: the opus tier runs on the sonnet model",
+                hint="Exactly `true`, in small letters, lets it use the opus model.",
+                id="remit.W004",
+            )
+        )
     return found

@@ -16,11 +16,16 @@ from config.readers import (
     Reader,
     SettingError,
     amount,
+    bucket,
     database_url,
     flag,
+    folder,
+    hosts,
     listed,
     one_of,
     percents,
+    redis_url,
+    sender,
     service_url,
     web_origin,
     web_origins,
@@ -58,7 +63,11 @@ VARIABLES: tuple[tuple[str, str, str], ...] = (
     ),
     ("REMIT_CSRF_ORIGINS", "the origin", "further origins whose forms are trusted, with commas"),
     ("REMIT_BEHIND_PROXY", "false", "`true` trusts X-Forwarded-Proto and -For of one proxy in front"),
-    ("DATABASE_URL", "SQLite in the data folder", "`postgresql://user:password@host:5432/name`"),
+    (
+        "DATABASE_URL",
+        "SQLite in the data folder",
+        "`postgresql://user:password@host:5432/name`, perhaps with `?sslmode=require`",
+    ),
     ("REMIT_DATABASE_POOL_MAX", "4", "connections of one web process"),
     ("CELERY_DB_REUSE_MAX", "100", "jobs for which a worker keeps its database connection"),
     ("REDIS_URL", "a folder as broker", "`redis://host:6379/0`: broker, cache and rate limits"),
@@ -133,6 +142,7 @@ class Plane:
     embeddings_model: str = "BAAI/bge-small-en-v1.5"
     embeddings_key: str = ""
     allow_opus: bool = False
+    allow_opus_is_odd: bool = False  # somebody wrote TRUE, 1 or yes, and may believe that it is on
     monthly_limit: Usd = MONTHLY_LIMIT
     calls_per_day_max: int = 1_000
     classifier_calls_per_day_max: int = 200
@@ -154,7 +164,7 @@ class Plane:
         _refuse_unknown(env)
         read = Reader(env).read
         production = read("REMIT_PRODUCTION", flag, False)
-        data_dir = read("REMIT_DATA_DIR", lambda text: Path(text).expanduser().absolute(), base / "var")
+        data_dir = read("REMIT_DATA_DIR", folder, base / "var")
         plane = cls(
             production=production,
             data_dir=data_dir,
@@ -162,16 +172,16 @@ class Plane:
             connector_keys=read("REMIT_CONNECTOR_KEYS", _fernet_keys, ()),
             debug=read("REMIT_DEBUG", flag, False),
             process=read("REMIT_PROCESS", one_of("web", "worker", "command"), "command"),
-            allowed_hosts=read("REMIT_ALLOWED_HOSTS", listed, cls.allowed_hosts),
+            allowed_hosts=read("REMIT_ALLOWED_HOSTS", hosts, cls.allowed_hosts),
             origin=read("REMIT_ORIGIN", web_origin, ""),
             csrf_origins=read("REMIT_CSRF_ORIGINS", web_origins, ()),
             behind_proxy=read("REMIT_BEHIND_PROXY", flag, False),
             database_url=read("DATABASE_URL", database_url, ""),
             database_pool_max=read("REMIT_DATABASE_POOL_MAX", whole_number(1, DATABASE_POOL_MAX), 4),
             database_reuse_max=read("CELERY_DB_REUSE_MAX", whole_number(0, 100_000), 100),
-            redis_url=read("REDIS_URL", service_url("redis", "rediss"), ""),
+            redis_url=read("REDIS_URL", redis_url, ""),
             worker_processes=read("REMIT_WORKER_PROCESSES", whole_number(1, WORKER_PROCESSES_MAX), 4),
-            s3_bucket=read("REMIT_S3_BUCKET", str, ""),
+            s3_bucket=read("REMIT_S3_BUCKET", bucket, ""),
             s3_endpoint=read("REMIT_S3_ENDPOINT", service_url("http", "https"), ""),
             s3_region=read("REMIT_S3_REGION", str, cls.s3_region),
             s3_access_key=read("REMIT_S3_ACCESS_KEY", str, ""),
@@ -180,8 +190,9 @@ class Plane:
             embeddings_url=read("REMIT_EMBEDDINGS_URL", service_url("http", "https"), ""),
             embeddings_model=read("REMIT_EMBEDDINGS_MODEL", str, cls.embeddings_model),
             embeddings_key=read("REMIT_EMBEDDINGS_KEY", str, ""),
-            # Row 77: nothing but the exact word switches opus on, and no other value is an error.
+            # Row 77: nothing but the exact word switches opus on; another value is off, and `check` says so.
             allow_opus=env.get("ALLOW_OPUS") == "true",
+            allow_opus_is_odd=env.get("ALLOW_OPUS", "") not in ("", "true", "false"),
             monthly_limit=read("REMIT_MONTHLY_LIMIT_USD", amount, cls.monthly_limit),
             calls_per_day_max=read("REMIT_CALLS_PER_DAY_MAX", whole_number(0, CALLS_PER_DAY_MAX), 1_000),
             classifier_calls_per_day_max=read(
@@ -193,7 +204,7 @@ class Plane:
             budget_thresholds=read("REMIT_BUDGET_THRESHOLDS", percents, cls.budget_thresholds),
             private_addresses=read("REMIT_PRIVATE_ADDRESSES", flag, not production),
             email_url=read("REMIT_EMAIL_URL", service_url("smtp", "smtps"), ""),
-            email_from=read("REMIT_EMAIL_FROM", str, cls.email_from),
+            email_from=read("REMIT_EMAIL_FROM", sender, cls.email_from),
             log_level=read("REMIT_LOG_LEVEL", one_of("debug", "info", "warning", "error"), "info"),
             log_format=read(
                 "REMIT_LOG_FORMAT", one_of("console", "json"), "json" if production else "console"
@@ -235,6 +246,16 @@ def _refuse_contradictions(plane: Plane) -> None:
 
 def _with_secrets(plane: Plane) -> Plane:
     """Made only when every other value is in order: a start that is refused leaves nothing behind."""
+    if plane.production:
+        for variable, value in (
+            ("REMIT_SECRET_KEY", plane.secret_key),
+            ("REMIT_CONNECTOR_KEYS", plane.connector_keys),
+        ):
+            if not value:
+                raise SettingError(
+                    variable, "production needs a value of its own", "Set it in the environment"
+                )
+    _make_folder(plane.data_dir)
     return replace(
         plane,
         secret_key=plane.secret_key
@@ -242,6 +263,17 @@ def _with_secrets(plane: Plane) -> Plane:
         connector_keys=plane.connector_keys
         or (_kept(plane, "connector-key", "REMIT_CONNECTOR_KEYS", lambda: Fernet.generate_key().decode()),),
     )
+
+
+def _make_folder(data_dir: Path) -> None:
+    try:
+        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingError(
+            "REMIT_DATA_DIR",
+            f"{data_dir} cannot be a folder: {error.strerror}",
+            "Name one that this user may make",
+        ) from None
 
 
 def _secret(text: str) -> str:
@@ -268,9 +300,6 @@ def _fernet_keys(text: str) -> tuple[str, ...]:
 
 def _kept(plane: Plane, name: str, variable: str, make: Callable[[], str]) -> str:
     """A secret that is made at the first start and kept in the data folder, readable by its owner alone."""
-    if plane.production:
-        raise SettingError(variable, "production needs a value of its own", "Set it in the environment")
-    plane.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = plane.data_dir / name
     try:
         kept = path.read_text(encoding="ascii").strip()

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TypeVar
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from budgets.money import NotAnAmount, Usd, parse_usd
 
 Parsed = TypeVar("Parsed")
+
+# What may stand behind the ? of a PostgreSQL address. Anything else would be dropped without a word.
+POSTGRES_OPTIONS = frozenset(
+    {"application_name", "channel_binding", "connect_timeout", "gssencmode", "options", "sslcert", "sslkey"}
+    | {"sslmode", "sslrootcert", "target_session_attrs"}
+)
+SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+_HOST = re.compile(r"\*|\.?[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\]")
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_SENDER = re.compile(r"[^@<>\s]+@[^@<>\s]+|[^<>@\r\n]+<[^@<>\s]+@[^@<>\s]+>")
 
 
 class SettingError(Exception):
@@ -92,6 +104,46 @@ def listed(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
+def folder(text: str) -> Path:
+    try:
+        return Path(text).expanduser().absolute()
+    except RuntimeError:
+        raise ValueError(f"{text[:80]!r} begins with the home of nobody", "Write an absolute path") from None
+
+
+def hosts(text: str) -> tuple[str, ...]:
+    """Names under which the site answers; none at all would answer nobody."""
+    found = listed(text)
+    strange = [name for name in found if not _HOST.fullmatch(name)]
+    if strange or not found:
+        raise ValueError(
+            f"{strange[0][:80]!r} is no host name" if strange else "this names no host",
+            "Write names with commas between them, without https:// and without a port",
+        )
+    return found
+
+
+def bucket(text: str) -> str:
+    if not _BUCKET.fullmatch(text):
+        raise ValueError(f"{text[:80]!r} is no name of a bucket", "Use 3 to 63 of a-z, 0-9, - and .")
+    return text
+
+
+def sender(text: str) -> str:
+    if not _SENDER.fullmatch(text):
+        raise ValueError("this is no address that mail can come from", "Write such as remit@example.org")
+    return text
+
+
+def redis_url(text: str) -> str:
+    """redis://host:port/number: a database that is no number would be taken for number 0 without a word."""
+    parts = _split(text, "redis", "rediss")
+    number = parts.path.strip("/")
+    if number and not (number.isascii() and number.isdigit()):
+        raise ValueError(f"{number[:40]!r} is no number of a database", "Write such as redis://host:6379/0")
+    return text
+
+
 def web_origin(text: str) -> str:
     """An origin such as https://remit.example.org, without a path."""
     parts = _split(text, "http", "https")
@@ -129,16 +181,40 @@ def database_url(text: str) -> str:
         raise ValueError("the name of the database is missing", remedy)
     if scheme == "sqlite" and not parts.path.startswith("//"):
         raise ValueError("the path of a SQLite file must be absolute", remedy)
+    if "#" in text or (scheme == "sqlite" and "?" in text):
+        raise ValueError("nothing may follow the name of the database", f"{remedy}; write # as %23, ? as %3F")
+    postgres_options(parts.query)
     return text
 
 
+def postgres_options(query: str) -> dict[str, str]:
+    """What stands behind the ? of an address, as the driver takes it. Raises ValueError(problem, remedy)."""
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
+    except ValueError:
+        raise ValueError("what follows the ? is no name=value", "Write such as ?sslmode=require") from None
+    options = dict(pairs)
+    strange = sorted(options.keys() - POSTGRES_OPTIONS)
+    if strange:
+        known = ", ".join(sorted(POSTGRES_OPTIONS))
+        raise ValueError(f"{strange[0][:40]!r} is not known behind the ?", f"Known are {known}")
+    if len(options) < len(pairs):
+        raise ValueError("an option stands there twice", "Write each once")
+    if options.get("sslmode", "prefer") not in SSL_MODES:
+        raise ValueError("sslmode is not known", f"Write one of: {', '.join(SSL_MODES)}")
+    if not options.get("connect_timeout", "0").isdecimal():
+        raise ValueError("connect_timeout is no whole number of seconds", "Write such as 10")
+    return options
+
+
 def _split(text: str, *schemes: str) -> SplitResult:
+    """No complaint repeats the address: it may carry a password."""
     remedy = f"Write an address that begins with {' or '.join(f'{scheme}://' for scheme in schemes)}"
     try:
         parts = urlsplit(text)
         _ = parts.port
     except ValueError:
-        raise ValueError(f"{text[:80]!r} is not an address", remedy) from None
+        raise ValueError("this is not an address", remedy) from None
     if parts.scheme not in schemes or not parts.hostname:
-        raise ValueError(f"{parts.scheme or text[:40]!r} is not an address that works here", remedy)
+        raise ValueError("this is not an address that works here", remedy)
     return parts

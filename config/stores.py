@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from config.env import Plane
+from config.readers import postgres_options
 
 SQLITE_LOCK_SECONDS_MAX = 20
 POOL_WAIT_SECONDS_MAX = 5
@@ -23,9 +24,8 @@ def database(plane: Plane) -> dict[str, Any]:
             "HOST": parts.hostname or "",
             "PORT": str(parts.port or ""),
             "CONN_MAX_AGE": 0,  # a pool and kept connections exclude each other
-            "OPTIONS": _pool(plane),
+            "OPTIONS": {**postgres_options(parts.query), **_pool(plane)},
         }
-    plane.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     return {
         "ENGINE": "django.db.backends.sqlite3",
         # Four slashes of a sqlite URL leave a path that begins with two.

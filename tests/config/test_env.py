@@ -5,11 +5,13 @@ from __future__ import annotations
 import multiprocessing
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.fernet import Fernet
 
 from budgets.money import Usd
+from config.checks import the_parts_fit_together
 from config.env import VARIABLES, Plane
 from config.readers import SettingError
 
@@ -55,6 +57,16 @@ def test_opus_is_off_unless_the_word_is_exactly_true(tmp_path: Path, value: str)
 
 
 @pytest.mark.parametrize(
+    ("value", "told"), [("TRUE", True), ("1", True), ("true", False), ("false", False), ("", False)]
+)
+def test_whoever_writes_opus_in_another_way_is_told_that_it_is_off(
+    settings: Any, tmp_path: Path, value: str, told: bool
+) -> None:
+    settings.PLANE = plane(tmp_path, ALLOW_OPUS=value)
+    assert any("ALLOW_OPUS" in str(warning) for warning in the_parts_fit_together()) is told
+
+
+@pytest.mark.parametrize(
     ("name", "value"),
     [
         ("REMIT_BUDGET_THRESHOLDS", "50,eighty"),
@@ -76,6 +88,23 @@ def test_opus_is_off_unless_the_word_is_exactly_true(tmp_path: Path, value: str)
         ("DATABASE_URL", "postgresql://u@h"),
         ("DATABASE_URL", "postgresql://u@h:port/d"),
         ("DATABASE_URL", "sqlite://relative/file"),
+        ("DATABASE_URL", "sqlite:////srv/remit.db?mode=ro"),
+        ("DATABASE_URL", "postgresql://u@h/d#x"),
+        ("DATABASE_URL", "postgresql://u@h/d?sslmode=bogus"),
+        ("DATABASE_URL", "postgresql://u@h/d?sslmod=require"),
+        ("DATABASE_URL", "postgresql://u@h/d?sslmode=require&sslmode=disable"),
+        ("DATABASE_URL", "postgresql://u@h/d?connect_timeout=soon"),
+        ("DATABASE_URL", "postgresql://u@h/d?require"),
+        ("REMIT_DATA_DIR", "/dev/null"),
+        ("REMIT_DATA_DIR", "/dev/null/under"),
+        ("REMIT_DATA_DIR", "~nobody-is-called-this/var"),
+        ("REMIT_ALLOWED_HOSTS", ","),
+        ("REMIT_ALLOWED_HOSTS", "https://remit.example.org"),
+        ("REMIT_ALLOWED_HOSTS", "remit.example.org:8000"),
+        ("REMIT_S3_BUCKET", "Bad Bucket"),
+        ("REMIT_EMAIL_FROM", "a@b.example\nBcc: everybody@b.example"),
+        ("REMIT_EMAIL_FROM", "remit"),
+        ("REDIS_URL", "redis://localhost:6379/cache"),
         ("REDIS_URL", "localhost:6379"),
         ("REDIS_URL", "http://localhost:6379"),
         ("REMIT_ORIGIN", "remit.example.org"),
@@ -114,6 +143,25 @@ def test_a_key_that_is_refused_is_not_repeated(tmp_path: Path) -> None:
     assert "secret" not in error.problem
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("REDIS_URL", "redis://:a-secret@h:port/0"),
+        ("REDIS_URL", "rediss:a-secret@h/0"),
+        ("REMIT_EMAIL_URL", "imap://me:a-secret@h"),
+        ("DATABASE_URL", "postgresql://u:a-secret@h:port/d"),
+    ],
+)
+def test_an_address_that_is_refused_is_not_repeated(tmp_path: Path, name: str, value: str) -> None:
+    assert "a-secret" not in str(refused(tmp_path, **{name: value}))
+
+
+def test_usual_hosts_and_senders_are_taken(tmp_path: Path) -> None:
+    hosts = "remit.example.org, .example.org,localhost,127.0.0.1,[::1],*,web_1"
+    found = plane(tmp_path, REMIT_ALLOWED_HOSTS=hosts, REMIT_EMAIL_FROM="Remit <remit@example.org>")
+    assert len(found.allowed_hosts) == 7
+
+
 def test_half_a_store_key_and_a_service_without_address_are_refused(tmp_path: Path) -> None:
     assert refused(tmp_path, REMIT_S3_ACCESS_KEY="a").variable == "REMIT_S3_SECRET_KEY"
     assert refused(tmp_path, REMIT_EMBEDDINGS="http").variable == "REMIT_EMBEDDINGS_URL"
@@ -121,7 +169,7 @@ def test_half_a_store_key_and_a_service_without_address_are_refused(tmp_path: Pa
 
 @pytest.mark.parametrize("missing", ["REMIT_SECRET_KEY", "REMIT_CONNECTOR_KEYS", "REMIT_ORIGIN"])
 def test_production_makes_no_secret_of_its_own(tmp_path: Path, missing: str) -> None:
-    assert plane(tmp_path, **PRODUCTION).https
+    assert plane(tmp_path / "sound", **PRODUCTION).https
     env = {name: value for name, value in PRODUCTION.items() if name != missing}
     assert refused(tmp_path, **env).variable == missing
 

@@ -30,6 +30,14 @@ def test_only_the_web_process_pools_its_connections(tmp_path: Path) -> None:
     assert worker["NAME"] == "remit"
 
 
+def test_what_follows_the_address_reaches_the_driver(tmp_path: Path) -> None:
+    """Managed databases hand out ?sslmode=require: dropped without a word, the connection would be open to read."""
+    found = stores.database(
+        plane(tmp_path, DATABASE_URL="postgresql://u@db/remit?sslmode=require&connect_timeout=5")
+    )
+    assert found["OPTIONS"] == {"sslmode": "require", "connect_timeout": "5"}
+
+
 def test_a_sqlite_address_keeps_its_absolute_path(tmp_path: Path) -> None:
     assert stores.database(plane(tmp_path, DATABASE_URL="sqlite:////srv/remit.db"))["NAME"] == "/srv/remit.db"
 
