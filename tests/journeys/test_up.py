@@ -166,16 +166,26 @@ def test_a_second_one_over_the_same_folder_is_refused_and_a_busy_port_is_passed_
         urllib.request.urlopen(f"{first.address}healthz", timeout=5)
 
 
-def test_an_odd_setting_is_named_before_anything_starts(tmp_path: Path) -> None:
+def refused_start(folder: Path, **env: str) -> str:
+    """What a start that stops says."""
     found = subprocess.run(
         [sys.executable, "manage.py", "up"],
         cwd=ROOT,
-        env=clean_env() | {"REMIT_DATA_DIR": str(tmp_path / "var"), "REMIT_CALLS_PER_DAY_MAX": "many"},
+        env=clean_env() | {"REMIT_DATA_DIR": str(folder)} | env,
         capture_output=True,
         text=True,
         check=False,
     )
     assert found.returncode == 1
-    assert "REMIT_CALLS_PER_DAY_MAX" in found.stderr
     assert "Traceback" not in found.stderr
+    return found.stderr
+
+
+def test_an_odd_setting_is_named_before_anything_starts(tmp_path: Path) -> None:
+    assert "REMIT_CALLS_PER_DAY_MAX" in refused_start(tmp_path / "var", REMIT_CALLS_PER_DAY_MAX="many")
     assert not (tmp_path / "var").exists()
+
+
+def test_a_database_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
+    nobody_listens = "postgresql://remit@127.0.0.1:1/remit"
+    assert "DATABASE_URL" in refused_start(tmp_path / "var", DATABASE_URL=nobody_listens)

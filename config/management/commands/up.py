@@ -15,6 +15,7 @@ from typing import Any, TextIO
 from django.conf import settings
 from django.core.management import call_command, get_commands
 from django.core.management.base import BaseCommand, CommandError
+from django.db import OperationalError
 
 from config.celery import ATTEMPTS_QUEUE, CHANGES_QUEUE, UPKEEP_QUEUE
 from config.processes import Program, Supervisor, die_with_parent
@@ -23,6 +24,7 @@ PORT = 8000
 # Celery warns at length about root; containers and trial machines run as root, and jobs are JSON, never pickles.
 ROOT_IS_FINE_HERE = "ignore:You're running the worker with superuser:UserWarning"
 PORTS_TRIED_MAX = 50
+PORT_MAX = 65_535
 LOG_CONFIG = Path(__file__).resolve().parents[2] / "uvicorn-logging.json"
 
 
@@ -42,17 +44,25 @@ class Command(BaseCommand):
         if "MAKELEVEL" in os.environ:
             die_with_parent(signal.SIGTERM)  # `make` killed with -9 must not leave us behind
         with closing(_only_one_here()) as lock:
-            call_command("migrate", verbosity=0, interactive=False)
+            _migrate()
             if options["demo"] and "demo" in get_commands():
                 call_command("demo", stdout=self.stdout)
             settings.STATIC_ROOT.mkdir(parents=True, exist_ok=True)
             port = _free_port(options["host"], options["port"])
-            address = f"http://{options['host']}:{port}/"
+            host = f"[{options['host']}]" if ":" in options["host"] else options["host"]
+            address = f"http://{host}:{port}/"
             lock.truncate(0)
             lock.write(f"{os.getpid()} {address}\n")
             lock.flush()
             supervisor = Supervisor(_programs(options["host"], port), out=sys.stdout)
             sys.exit(supervisor.run(ready=(options["host"], port), banner=f"Remit is up: {address}"))
+
+
+def _migrate() -> None:
+    try:
+        call_command("migrate", verbosity=0, interactive=False)
+    except OperationalError as error:
+        raise CommandError(f"DATABASE_URL: the database cannot be used: {str(error).strip()}") from None
 
 
 def _programs(host: str, port: int) -> list[Program]:
@@ -110,7 +120,9 @@ def _only_one_here() -> TextIO:
 
 
 def _free_port(host: str, wanted: int) -> int:
-    for port in range(wanted, min(wanted + PORTS_TRIED_MAX, 65536)):
+    if not 1 <= wanted <= PORT_MAX:
+        raise CommandError(f"--port: {wanted} is no port; name one from 1 to {PORT_MAX}")
+    for port in range(wanted, min(wanted + PORTS_TRIED_MAX, PORT_MAX + 1)):
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
