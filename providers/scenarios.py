@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -125,7 +125,7 @@ def read_step(item: object, *, source: str = "inline", entry: str = "", field_na
         return ScenarioError(source, entry, f"{field_name}.{key}", problem)
 
     fails = item.get("fails", "")
-    if fails and fails not in FAILURES:
+    if fails and (not isinstance(fails, str) or fails not in FAILURES):
         raise no("fails", f"{fails!r} is none of {', '.join(FAILURES)}")
     if "times" in item and not fails:
         raise no("times", "only a failing step has times")
@@ -134,12 +134,12 @@ def read_step(item: object, *, source: str = "inline", entry: str = "", field_na
     if not fails and not {"text", "json", "tools", "stop"} & item.keys():
         raise ScenarioError(source, entry, field_name, "a step needs text, json, tools, stop or fails")
     stop = item.get("stop")
-    if stop is not None and stop not in _STOPS:
+    if stop is not None and (not isinstance(stop, str) or stop not in _STOPS):
         raise no("stop", f"{stop!r} is none of {', '.join(_STOPS)}")
     usage = item.get("usage")
     if usage is not None and usage != "unknown" and not isinstance(usage, dict):
         raise no("usage", "give unknown, or input and output tokens")
-    text = json.dumps(item["json"], ensure_ascii=False) if "json" in item else item.get("text", "")
+    text = _json_text(item["json"], no, "json") if "json" in item else item.get("text", "")
     if not isinstance(text, str):
         raise no("text", "give a text; a mapping goes under json")
     message = item.get("message", "")
@@ -168,10 +168,25 @@ def _load_file(path: Path) -> tuple[Entry, ...]:
     if path.stat().st_size > FILE_BYTES_MAX:
         raise ScenarioError(path.name, "", "", f"a scenario file has at most {FILE_BYTES_MAX:,} bytes")
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = yaml.load(path.read_text(encoding="utf-8"), _EachKeyOnce)  # noqa: S506  # a safe loader
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ScenarioError(path.name, "", "", f"not readable as YAML: {str(error)[:300]}") from None
+    except RecursionError:
+        raise ScenarioError(path.name, "", "", "not readable as YAML: it nests too deeply") from None
     return read_entries(document, source=path.name)
+
+
+class _EachKeyOnce(yaml.SafeLoader):
+    """Of a key written twice the last would win without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        twice = next((key for number, key in enumerate(keys) if key in keys[:number]), None)
+        if twice is not None:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"the key {twice!r} stands there twice", node.start_mark
+            )
+        return super().construct_mapping(node, deep=deep)
 
 
 def _entry(item: object, source: str, number: int) -> Entry:
@@ -224,9 +239,22 @@ def _tools(item: object, source: str, entry: str, field_name: str) -> tuple[Scri
             raise ScenarioError(
                 source, entry, f"{place}.arguments", "give a mapping, or the exact JSON as text"
             )
-        raw = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+
+        def no(key: str, problem: str, place: str = place) -> ScenarioError:
+            return ScenarioError(source, entry, f"{place}.{key}", problem)
+
+        raw = arguments if isinstance(arguments, str) else _json_text(arguments, no, "arguments")
         calls.append(ScriptedCall(call["name"], raw))
     return tuple(calls)
+
+
+def _json_text(value: object, no: Callable[[str, str], ScenarioError], key: str) -> str:
+    """YAML knows more than JSON: a bare 2026-11-30 is a date there, and so on."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        problem = f"cannot be written as JSON ({str(error)[:80]}); put quotes around what is a text"
+        raise no(key, problem) from None
 
 
 def _usage(item: dict[Any, Any], source: str, entry: str, field_name: str) -> Usage:
@@ -237,7 +265,7 @@ def _usage(item: dict[Any, Any], source: str, entry: str, field_name: str) -> Us
             output=item["output"],
             **{key: item[key] for key in _USAGE_KEYS - {"input", "output"} if key in item},
         )
-    except (KeyError, ValueError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         problem = "input and output are whole token counts, not negative"
         raise ScenarioError(source, entry, f"{field_name}.usage", problem) from error
 

@@ -176,6 +176,20 @@ def test_a_repeating_entry_never_ends() -> None:
             "scenarios: [{name: n, steps: [{tools: [{name: x, arguments: [1]}]}]}]",
             "steps[0].tools[0].arguments",
         ),
+        ("scenarios: [{name: n, steps: [{fails: [timeout]}]}]", "x.yaml, n, steps[0].fails"),
+        ("scenarios: [{name: n, steps: [{text: x, stop: [length]}]}]", "x.yaml, n, steps[0].stop"),
+        ("scenarios: [{name: n, steps: [{text: x, usage: {input: [], output: {}}}]}]", "steps[0].usage"),
+        ("scenarios: [{name: n, steps: [{json: {day: 2026-11-30}}]}]", "x.yaml, n, steps[0].json: cannot be"),
+        ("scenarios: [{name: n, steps: [{json: {part: .nan}}]}]", "x.yaml, n, steps[0].json: cannot be"),
+        (
+            "scenarios: [{name: n, steps: [{tools: [{name: x, arguments: {day: 2026-11-30}}]}]}]",
+            "steps[0].tools[0].arguments: cannot be",
+        ),
+        (
+            "scenarios: [{name: n, name: m, steps: [{text: x}]}]",
+            "x.yaml: not readable as YAML: the key 'name'",
+        ),
+        ("scenarios: " + "[" * 5_000 + "]" * 5_000, "x.yaml: not readable as YAML: it nests too deeply"),
         ("scenarios: [", "x.yaml: not readable as YAML"),
     ],
 )
