@@ -8,11 +8,12 @@ TEST_DATABASE_URL ?= postgresql://postgres@127.0.0.1:5432/remit
 TEST_REDIS_URL ?= redis://127.0.0.1:6379/15
 PYTEST_ARGS ?=
 
-.PHONY: help run test check test-services bench prepare prepare-dev format limits
+.PHONY: help run test test-slow check test-services bench prepare prepare-dev format limits
 
 help:
 	@echo "make run            Remit with its demo on this machine; Ctrl-C stops it"
 	@echo "make test           the whole test suite on SQLite"
+	@echo "make test-slow      the journeys with real processes, on SQLite: minutes"
 	@echo "make check          format, lint, types, floors, system checks, migrations"
 	@echo "make test-services  the suite on PostgreSQL and Redis"
 	@echo "make bench          measurements, as ratios within one run"
@@ -31,9 +32,13 @@ run: prepare
 test: prepare-dev
 	$(PY) -m pytest -n $(TEST_PROCESSES) --dist loadscope -r fEs $(PYTEST_ARGS)
 
+# Whole journeys with real processes; they wait more than they work, and take minutes all the same.
+test-slow: prepare-dev
+	$(PY) -m pytest -n $(TEST_PROCESSES) --slow -m slow -r fEs $(PYTEST_ARGS)
+
 test-services: prepare-dev
 	TEST_DATABASE_URL=$(TEST_DATABASE_URL) TEST_REDIS_URL=$(TEST_REDIS_URL) \
-	$(PY) -m pytest -n $(TEST_PROCESSES) --dist loadscope -r fEs $(PYTEST_ARGS)
+	$(PY) -m pytest -n $(TEST_PROCESSES) --dist loadscope --slow -r fEs $(PYTEST_ARGS)
 
 check: prepare-dev
 	$(PY) -m ruff format --check --quiet .

@@ -18,6 +18,7 @@ from config.env import Plane
 
 # Marks of tests that need a part which a machine may lack, and why they are then skipped.
 NEEDS = {
+    "slow": "takes long: run by `make test-slow`, and by CI",
     "postgres": "needs PostgreSQL: run by `make test-services`",
     "sqlite": "about SQLite only: run by `make test`",
     "redis": "needs Redis: run by `make test-services`",
@@ -26,14 +27,20 @@ NEEDS = {
 }
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--slow", action="store_true", help="also the tests of whole journeys, which take minutes"
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     for mark, reason in NEEDS.items():
         config.addinivalue_line("markers", f"{mark}: {reason}")
-    config.addinivalue_line("markers", "slow: takes more than about five seconds")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     there = {
+        "slow": config.getoption("--slow"),
         "postgres": settings.PLANE.database_url.startswith("postgres"),
         "sqlite": not settings.PLANE.database_url.startswith("postgres"),
         "redis": bool(settings.PLANE.redis_url),

@@ -13,6 +13,7 @@ from tenants.models import Role
 from tests.conftest import chromium_path
 from tests.factories.tenants import PASSWORD, make_member, make_organization, make_project
 
+CUT_SHORT = "net::ERR_ABORTED"
 pytestmark = [pytest.mark.chromium, pytest.mark.django_db(transaction=True)]
 
 FLAGS = [
@@ -39,7 +40,11 @@ def _watched(chromium: Browser, complaints: list[Any], **more: Any) -> Page:
         "console", lambda told: complaints.append(told.text) if told.type in ("error", "warning") else None
     )
     page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("requestfailed", lambda request: complaints.append(request.url))
+    # A request that the next page cut short did not fail: the icon of the last one, on a busy machine.
+    page.on(
+        "requestfailed",
+        lambda request: None if request.failure == CUT_SHORT else complaints.append(request.url),
+    )
     page.on("response", lambda answer: complaints.append(answer.url) if answer.status >= 400 else None)
     return page
 
