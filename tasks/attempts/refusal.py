@@ -21,6 +21,10 @@ from tasks.wake import wake_change
 DEPENDENCY_MERGE_CONFLICT = "dependency_merge_conflict"
 CONNECTOR_NOT_FOUND = "connector_not_found"
 PACKET_TOO_LARGE = "packet_too_large"
+# A fault of ours before there is a run: tried again after 5, 10, 20, 40 and 80 s, then a person is told.
+INTERNAL_FAULT = "internal_fault"
+START_FAULTS_MAX = 5
+START_FAULT_SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +78,22 @@ def write_refusal(task: Task, refusal: Refusal, *, now: datetime) -> None:
             assert_never(refusal)
 
 
+def refuse_after_fault(task: Task, fault: Exception, *, now: datetime) -> None:
+    """What a fault in a start does to the Task. When its run exists already, the watch ends that one."""
+    fresh: Task = Task.objects.select_related("change").get(pk=task.pk)
+    if fresh.state != TaskState.READY or fresh.owner != task.owner:
+        return
+    before, _, count = fresh.waiting_for.partition(":")
+    faults = int(count) + 1 if before == INTERNAL_FAULT else 1
+    detail = {"fault": type(fault).__name__, "faults": faults}
+    if faults > START_FAULTS_MAX:
+        write_refusal(fresh, Failed(reason=INTERNAL_FAULT, detail=detail), now=now)
+        return
+    seconds = START_FAULT_SECONDS * 2 ** (faults - 1)
+    waits = Waits(waiting_for=f"{INTERNAL_FAULT}:{faults}", seconds=seconds, detail=detail)
+    write_refusal(fresh, waits, now=now)
+
+
 @transaction.atomic
 def _fail(task: Task, refusal: Failed, *, now: datetime) -> None:
     change = locked_change(task.change_id)
@@ -99,7 +119,6 @@ def _wait(task: Task, refusal: Waits, *, now: datetime) -> None:
     mine = give_back(task, not_before=due, waiting_for=refusal.waiting_for, index_waits=refusal.index_waits)
     if mine and was != refusal.waiting_for:
         detail = {"for": refusal.waiting_for, **refusal.detail}
-        write_receipt(
-            "refusal", "wait", change=change, task=task, reasons=[refusal.waiting_for], detail=detail, now=now
-        )
+        reason = refusal.waiting_for.partition(":")[0]
+        write_receipt("refusal", "wait", change=change, task=task, reasons=[reason], detail=detail, now=now)
         record("task.waits", change=change, task=task, data={"for": refusal.waiting_for}, now=now)

@@ -13,8 +13,10 @@ from agents.spec import Outcome
 from routing.words import EndReason
 from tasks.attempts.begin import Begun, begin
 from tasks.attempts.finish import finish
+from tasks.attempts.refusal import refuse_after_fault
 from tasks.dispatch import take
 from tasks.errors import LostRace
+from tasks.models import Task
 from tasks.owners import this_process
 from tasks.supervision import RunSupervisor
 
@@ -28,12 +30,24 @@ def run_task(task_id: UUID, *, clock: Clock = WALL) -> None:
     """
     try:
         task = take(task_id, owner=this_process(), now=clock.now())
-        begun = begin(task, clock=clock) if task is not None else None
+        begun = _begun(task, clock=clock) if task is not None else None
         if begun is not None:
             outcome = _attempt(begun, clock=clock)
             finish(begun.run, outcome, now=clock.now())
     except LostRace as lost:
         log.warning("somebody else has this task now", task=str(task_id), lost=str(lost))
+
+
+def _begun(task: Task, *, clock: Clock) -> Begun | None:
+    """A fault of ours must not leave the Task with a start that nobody makes, until its lease ends, again and again."""
+    try:
+        return begin(task, clock=clock)
+    except LostRace:
+        raise
+    except Exception as fault:
+        log.exception("a start broke", change=str(task.change_id), task=str(task.pk))
+        refuse_after_fault(task, fault, now=clock.now())
+        return None
 
 
 def _attempt(begun: Begun, *, clock: Clock) -> Outcome:

@@ -313,6 +313,26 @@ def test_a_start_waits_for_the_index_six_times_and_is_then_delivered_again(world
     assert len(receipts(task, "refusal")) == 2  # one for each reason, not for each wait
 
 
+def test_a_fault_of_ours_at_the_start_is_tried_again_and_then_told(world: World) -> None:
+    """Its repository is gone, say. Nobody waits for the lease of a start that broke, and nobody for ever."""
+    make_trunk(world.project)
+    task = world.task()
+    for faults, seconds in enumerate((5, 10, 20, 40, 80), start=1):
+        world.run_once(task)
+        fresh = world.fresh(task)
+        assert (fresh.state, fresh.owner) == (TaskState.READY, "")
+        assert fresh.waiting_for == f"internal_fault:{faults}"
+        assert fresh.not_before == world.clock.now() + timedelta(seconds=seconds)
+        world.clock.pass_by(seconds)
+    world.run_once(task)
+    assert (world.fresh(task).state, world.fresh(task).failure) == (TaskState.FAILED, "internal_fault")
+    assert world.fresh_change.state == ChangeState.FAILED
+    assert not TaskRun.objects.exists()
+    (failure,) = receipts(task, "failure")
+    assert failure.detail["faults"] == 6
+    assert [one.reasons for one in receipts(task, "refusal")] == [["internal_fault"]] * 5
+
+
 def test_a_packet_that_cannot_fit_fails_the_task(world: World) -> None:
     """Row 25."""
     task = world.task(objective="x" * 60_000)
