@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import datetime
 from uuid import UUID
 
 from celery import shared_task
 from django.utils import timezone
 
+from tasks.apart import apart
 from tasks.attempts.run import run_task
 from tasks.attempts.watch import end_dead_runs, refresh_late_costs
 from tasks.attempts.watch import watch_runs as watch_all_runs
@@ -37,20 +40,38 @@ def work_on_change(change_id: str) -> None:
 def watch_runs() -> None:
     """Every minute: the checks of the active runs (rows 9, 10)."""
     now = timezone.now()
-    watch_all_runs(now)
-    refresh_late_costs(now)
+    for step in (watch_all_runs, refresh_late_costs):
+        with apart(step.__name__):
+            step(now)
 
 
 @shared_task(name="tasks.sweep", acks_late=True, ignore_result=True)
 def sweep() -> None:
-    """Every few seconds: whatever a lost wake, a dead worker or a new period left lying."""
+    """Every few seconds: whatever a lost wake, a dead worker or a new period left lying.
+
+    One broken row (a repository that is gone, say) must not keep all tenants from their next wake.
+    """
     now = timezone.now()
-    end_dead_runs(now)
-    free_abandoned_starts(now)
-    free_dead_work(now)
-    resume_stops(now)
-    tell_thresholds(now)
-    index_trunks_behind(now=now)
-    wake_lost(now)
-    for change_id in due_changes(now).values_list("pk", flat=True)[:CHANGES_PER_SWEEP_MAX]:
+    for step in SWEEP:
+        with apart(step.__name__):
+            step(now)
+
+
+def wake_due_changes(now: datetime) -> int:
+    """The sweep's share of a Change's own work. How many were woken."""
+    due = list(due_changes(now).values_list("pk", flat=True)[:CHANGES_PER_SWEEP_MAX])
+    for change_id in due:
         wake_change(change_id)
+    return len(due)
+
+
+SWEEP: tuple[Callable[[datetime], object], ...] = (
+    end_dead_runs,
+    free_abandoned_starts,
+    free_dead_work,
+    resume_stops,
+    tell_thresholds,
+    wake_lost,
+    wake_due_changes,
+    index_trunks_behind,
+)

@@ -12,6 +12,7 @@ from django.db.models import F
 from agents.errors import LostRef
 from agents.index import build_index
 from agents.workspace.git import store_for
+from tasks.apart import apart
 from tasks.errors import IllegalMove
 from tasks.events import record, write_receipt
 from tasks.fence import make_due
@@ -101,7 +102,8 @@ def index_trunks_behind(now: datetime) -> int:
     behind = Trunk.objects.filter(indexed_generation__lt=F("generation"))
     ids = list(behind.values_list("project_id", flat=True)[:TRUNKS_INDEXED_MAX])
     for project_id in ids:
-        index_trunk(project_id, now=now)
+        with apart("index_trunk", project=str(project_id)):
+            index_trunk(project_id, now=now)
     return len(ids)
 
 

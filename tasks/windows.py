@@ -13,6 +13,7 @@ from budgets.decisions import Amount, Unit
 from budgets.keys import MeterKind
 from budgets.meters import meter_key, refusals
 from budgets.money import Usd
+from tasks.apart import apart
 from tasks.dependents import settle_dependents
 from tasks.errors import NotStopped
 from tasks.events import record, write_receipt
@@ -60,14 +61,16 @@ def resume_stops(now: datetime) -> int:
     stopped = Task.objects.filter(state=TaskState.BLOCKED, stop_limit__in=ENDS_WITH_ROOM)
     # In any order: those that stay stopped must not hide the others behind the bound of one sweep.
     for task in stopped.select_related("change__project").order_by("?")[:RESUMED_PER_SWEEP_MAX]:
-        if _has_room_again(task.change, task.stop_limit, task.stop_detail, now=now):
-            resumed += _resume(task, now=now)
+        with apart("resume_task", task=str(task.pk)):
+            if _has_room_again(task.change, task.stop_limit, task.stop_detail, now=now):
+                resumed += _resume(task, now=now)
     changes = Change.objects.filter(
         state=ChangeState.BUDGET_BLOCKED, stop_limit__in=ENDS_WITH_ROOM, stop_detail__has_key="work"
     )
     for change in changes.select_related("project").order_by("?")[:RESUMED_PER_SWEEP_MAX]:
-        if _has_room_again(change, change.stop_limit, change.stop_detail, now=now):
-            resumed += resume_work(change, because="room_again", now=now)
+        with apart("resume_change", change=str(change.pk)):
+            if _has_room_again(change, change.stop_limit, change.stop_detail, now=now):
+                resumed += resume_work(change, because="room_again", now=now)
     return resumed
 
 

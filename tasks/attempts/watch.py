@@ -12,6 +12,7 @@ from budgets.errors import ClosedDifferently
 from budgets.models import Reservation, ReservationState
 from budgets.reservations import keep
 from routing.words import EndReason
+from tasks.apart import apart
 from tasks.attempts.finish import finish, refresh_cost
 from tasks.claims import renew_claims
 from tasks.dispatch import wake_waiting_for_money
@@ -29,16 +30,22 @@ log = structlog.get_logger(__name__)
 
 def watch_runs(now: datetime) -> int:
     """Look at every running attempt once; how many were ended. Another watcher may look at the same time."""
-    return sum(_watch(run, now=now) for run in _running())
+    ended = 0
+    for run in _running():
+        with apart("watch_run", run=str(run.pk)):
+            ended += _watch(run, now=now)
+    return ended
 
 
 def end_dead_runs(now: datetime) -> int:
     """Only those whose worker is surely gone: cheap enough for every beat, so a killed worker costs seconds."""
-    dead = [run for run in _running() if is_surely_dead(run.owner)]
-    ended = [run for run in dead if _end(run, EndReason.WORKER_LOST, "the worker process is gone", now=now)]
-    for run in ended:
-        _keep_holds(run, now=now)
-    return len(ended)
+    ended = 0
+    for run in (run for run in _running() if is_surely_dead(run.owner)):
+        with apart("end_dead_run", run=str(run.pk)):
+            if _end(run, EndReason.WORKER_LOST, "the worker process is gone", now=now):
+                ended += 1
+                _keep_holds(run, now=now)
+    return ended
 
 
 def refresh_late_costs(now: datetime) -> None:

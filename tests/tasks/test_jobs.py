@@ -10,11 +10,13 @@ from celery import current_app
 from django.utils import timezone
 
 from tasks import jobs
-from tasks.models import Task, TaskRun
+from tasks.models import Task, TaskRun, Trunk
 from tasks.owners import this_process
 from tasks.states import RunState, TaskState
 from tasks.wake import WAKE_CHANGE, WAKE_TASK, wake_task
-from tests.factories.tasks import make_run, make_task
+from tests.factories.tasks import make_run, make_stopped_task, make_task, make_trunk
+from tests.factories.tenants import make_project
+from tests.tasks.repositories import make_repository
 from tests.tasks.world import DONE, World, ends
 
 pytestmark = pytest.mark.django_db
@@ -51,6 +53,29 @@ def test_a_sweep_brings_back_what_a_dead_worker_left() -> None:
     assert TaskRun.objects.get(pk=run.pk).end_reason == "worker_lost"
     fresh = Task.objects.get(pk=started.pk)
     assert (fresh.owner, fresh.woken_at is not None) == ("", True)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_broken_row_of_one_tenant_keeps_the_sweep_from_nobody_else() -> None:
+    """A repository that is gone, a stop whose detail cannot be read: retries of all tenants hang on this sweep."""
+    now = timezone.now()
+    make_trunk(make_project(), generation=2, indexed_generation=1)  # its repository is gone
+    odd = make_stopped_task(limit="monthly_budget", stop_detail={"refusals": ["unreadable"]})
+    sound = make_project()
+    make_repository(sound)
+    Trunk.objects.filter(project=sound).update(generation=3)
+    run = make_run(
+        make_task(state=TaskState.RUNNING),
+        owner=f"{this_process()}9",
+        started_at=now,
+        lease_until=now + timedelta(hours=1),
+    )
+    lost = make_task()
+    jobs.sweep()
+    assert TaskRun.objects.get(pk=run.pk).end_reason == "worker_lost"
+    assert Task.objects.get(pk=lost.pk).woken_at is not None
+    assert Task.objects.get(pk=odd.pk).state == TaskState.BLOCKED
+    assert Trunk.objects.get(project=sound).indexed_generation == 3
 
 
 def test_the_watch_ends_what_is_out_of_time_and_nothing_else() -> None:
