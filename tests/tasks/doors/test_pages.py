@@ -284,6 +284,26 @@ def test_a_run_page_shows_calls_tools_and_unknown_cost(client: Client, project: 
     assert "timeout" in page
 
 
+def test_a_call_whose_worker_died_is_unknown_and_not_on_its_way_for_ever(
+    client: Client, project: Project
+) -> None:
+    """Nobody is left to close its row: the end of the run says that no answer comes any more."""
+    task = make_task(make_change(project))
+    dead = make_failed_run(task, EndReason.WORKER_LOST, unknown_calls=1)
+    alive = make_run(make_task(make_change(project)))
+    for run in (dead, alive):
+        make_model_call(
+            run_id=run.pk, organization=project.organization, state="sent", held=Usd(4_400), ended_at=None
+        )
+    page = read(client, f"/runs/{dead.pk}")
+    assert "its answer never came" in page
+    assert "charged at most $0.0044" in page
+    assert "on its way" not in page
+    page = read(client, f"/runs/{alive.pk}")
+    assert "on its way" in page
+    assert " held<" in page
+
+
 def test_a_candidate_shows_evidence_flags_and_who_promotes(client: Client, project: Project) -> None:
     change = make_change(project, state=ChangeState.READY)
     criterion = make_criterion(change)
