@@ -21,6 +21,7 @@ from tasks.dispatch import (
     wake_next,
     wake_waiting_for_money,
 )
+from tasks.errors import LostRace
 from tasks.events import record, write_receipt
 from tasks.funding import cost_of_run, stop_task
 from tasks.models import ChangeSet, Task, TaskRun
@@ -42,6 +43,8 @@ def finish(run: TaskRun, outcome: Outcome, *, now: datetime) -> None:
     Raises `LostRace` when the run is no longer this worker's: then nothing at all is written (C66). Money
     that a late worker settles is on the meters all the same.
     """
+    if run.state != RunState.RUNNING:
+        raise LostRace(run)
     change = locked_change(run.task.change_id)
     task: Task = Task.objects.select_related("change__project").get(pk=run.task_id)
     run.task = task

@@ -177,6 +177,15 @@ class TestLostWorkers:
         assert stale.task.changesets.count() == 0
         assert (Event.objects.count(), DecisionReceipt.objects.count()) == before
 
+    @pytest.mark.parametrize("task_state", [TaskState.RUNNING, TaskState.CANCELLED])
+    def test_a_run_that_this_worker_has_ended_is_not_ended_again(self, task_state: TaskState) -> None:
+        run = running()
+        finish(run, COMPLETED, now=at(5))
+        Task.objects.filter(pk=run.task_id).update(state=task_state)
+        with pytest.raises(LostRace):
+            finish(run, COMPLETED, now=at(6))
+        assert fresh(run).state == RunState.SUCCEEDED
+
     def test_a_fence_that_moved_on_keeps_the_old_worker_out_of_a_running_run(self) -> None:
         stale = running()
         TaskRun.objects.filter(pk=stale.pk).update(fence=2)
