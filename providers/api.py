@@ -16,7 +16,6 @@ from providers.models import Connector
 from providers.saving import connector_of, save_connector
 from providers.shapes import ConnectorChange, ConnectorInput, ConnectorOutput
 from tenants.api import OrganizationScoped
-from tenants.errors import InvalidInput
 from tenants.idempotency import IdempotentPosts
 from tenants.models import Role
 
@@ -42,11 +41,7 @@ class ConnectorList(OrganizationScoped, IdempotentPosts, ListAPIView[Connector])
     def post(self, request: Request, organization_id: UUID) -> Response:
         organization = self.organization
         wanted = ConnectorInput.parse(request)
-        if Connector.objects.of_organization(organization.pk).filter(name=wanted["name"]).exists():
-            raise InvalidInput(
-                "name", "is taken here", "Choose another, or change that connector.", code="taken"
-            )
-        connector = save_connector(organization, **wanted, by=self.person)
+        connector = save_connector(organization, **wanted, new=True, by=self.person)
         return Response(ConnectorOutput(connector).data, status=201)
 
 

@@ -17,7 +17,6 @@ from providers.forms import ConnectorForm, NewConnectorForm
 from providers.models import Connector
 from providers.saving import connector_of, save_connector, switch_connector
 from tenants.access import organization_for, require_role
-from tenants.errors import InvalidInput
 from tenants.forms import attempt
 from tenants.models import Organization, Role
 from tenants.pages.people import person_of
@@ -80,10 +79,7 @@ def connector_switch(request: HttpRequest, organization_id: UUID, connector_id: 
 
 
 def _make(organization: Organization, form: NewConnectorForm, request: HttpRequest) -> Connector:
-    wanted = form.wanted()
-    if Connector.objects.of_organization(organization.pk).filter(name=wanted["name"]).exists():
-        raise InvalidInput("name", "is taken here", "Choose another, or change that connector.", code="taken")
-    return save_connector(organization, **wanted, by=person_of(request))
+    return save_connector(organization, **form.wanted(), new=True, by=person_of(request))
 
 
 def _page(request: HttpRequest, template: str, organization: Organization, **facts: Any) -> HttpResponse:

@@ -64,10 +64,12 @@ def save_connector(  # the one way in, for pages, REST, admin and commands
     headers: Mapping[str, str] | None = None,
     config: Mapping[str, Any] | None = None,
     enabled: bool = True,
+    new: bool = False,
     by: User | None,
 ) -> Connector:
     """Make the organization's connector of that name, or change it. `by` None is Remit's own command.
 
+    `new` makes one only: of two people who make the same name at once, the second is told.
     Raises InvalidInput with the field, and RoleTooLow for less than an admin.
     """
     if by is not None:
@@ -84,7 +86,7 @@ def save_connector(  # the one way in, for pages, REST, admin and commands
     _check_shape(wanted)
     try:
         with transaction.atomic():
-            return _store(organization, wanted, by)
+            return _store(organization, wanted, by, new=new)
     except IntegrityError:
         problem = "was made by somebody else just now"
         raise InvalidInput("name", problem, "Look at it before you change it.", code="taken") from None
@@ -135,9 +137,11 @@ def smallest_request(connector: Connector) -> ModelRequest:
     )
 
 
-def _store(organization: Organization, wanted: Wanted, by: User | None) -> Connector:
+def _store(organization: Organization, wanted: Wanted, by: User | None, *, new: bool) -> Connector:
     rows = Connector.objects.of_organization(organization.pk).select_for_update()
     known: Connector | None = rows.filter(name=wanted.name).first()
+    if known is not None and new:
+        raise InvalidInput("name", "is taken here", "Choose another, or change that connector.", code="taken")
     if known is None and rows.count() >= CONNECTORS_MAX:
         raise InvalidInput(
             "name", f"an organization has at most {CONNECTORS_MAX} connectors", "Change one of them."

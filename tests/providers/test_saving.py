@@ -55,6 +55,18 @@ def test_a_connector_is_made_and_changed_and_both_are_audited(
     assert "ws_1" not in str(entries)
 
 
+def test_making_a_name_that_somebody_has_just_made_changes_nothing(
+    organization: Organization, admin: User
+) -> None:
+    """Whoever makes a connector means a new one: the other's key must not be gone without a word."""
+    made = save(organization, admin, new=True)
+    with pytest.raises(InvalidInput) as refused:
+        save(organization, admin, new=True, key="sk-another-key")
+    assert (refused.value.field, refused.value.code) == ("name", "taken")
+    made.refresh_from_db()
+    assert (made.version, made.open_key()) == (1, KEY)
+
+
 def test_a_stored_key_goes_nowhere_else(organization: Organization, admin: User) -> None:
     """Whoever turns an address to a server of their own could read the key there: they must know it already."""
     save(organization, admin, base_url="https://api.example.com")
