@@ -9,7 +9,7 @@ RUN python -m venv /opt/remit \
 FROM python:3.13-slim-bookworm
 
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends bubblewrap git \
+    && apt-get install -y --no-install-recommends bubblewrap ca-certificates git openssh-client \
     && rm -rf /var/lib/apt/lists/* \
     && groupadd --gid 10001 remit \
     && useradd --uid 10001 --gid 10001 --home-dir /data --no-create-home remit \

@@ -18,6 +18,7 @@ from config.readers import (
     amount,
     bucket,
     database_url,
+    existing_file,
     flag,
     folder,
     hosts,
@@ -38,6 +39,7 @@ MONTHLY_LIMIT = Usd(10_000_000)  # row 141
 SECRET_CHARACTERS_MIN = 32
 WORKER_PROCESSES_MAX = 256
 DATABASE_POOL_MAX = 100
+IMPORT_MIB_MAX = 1_048_576  # a TiB: more than any disk should lose to one repository
 
 # Each variable that is read, its default as the manual prints it, and what it is for. An unknown
 # REMIT_ variable stops the start: a typing error must not silently leave a default in force.
@@ -98,8 +100,25 @@ VARIABLES: tuple[tuple[str, str, str], ...] = (
     (
         "REMIT_PRIVATE_ADDRESSES",
         "true; false in production",
-        "whether connectors may point into private networks",
+        "whether connectors and imports may point into private networks",
     ),
+    ("REMIT_GIT_CA_FILE", "the machine's", "PEM file of the authorities that sign your https git servers"),
+    (
+        "REMIT_GIT_CREDENTIALS",
+        "none",
+        "file with lines `https://name:token@host`: what imports show to which git server",
+    ),
+    (
+        "REMIT_GIT_SSH_KEY",
+        "the user's own",
+        "private key, without passphrase, with which imports ask over ssh",
+    ),
+    (
+        "REMIT_GIT_KNOWN_HOSTS",
+        "the user's and the machine's",
+        "keys of ssh servers, as in known_hosts; an unknown server is refused",
+    ),
+    ("REMIT_IMPORT_MIB_MAX", "4096", "how large the packed history of an imported repository may be"),
     (
         "REMIT_EMAIL_URL",
         "files in the data folder",
@@ -149,6 +168,11 @@ class Plane:
     embeddings_per_day_max: int = 1_000
     budget_thresholds: tuple[int, ...] = (50, 80, 100)
     private_addresses: bool = True
+    git_ca_file: Path | None = None
+    git_credentials: Path | None = None
+    git_ssh_key: Path | None = None
+    git_known_hosts: Path | None = None
+    import_mib_max: int = 4_096
     email_url: str = ""
     email_from: str = "remit@localhost"
     log_level: str = "info"
@@ -203,6 +227,11 @@ class Plane:
             ),
             budget_thresholds=read("REMIT_BUDGET_THRESHOLDS", percents, cls.budget_thresholds),
             private_addresses=read("REMIT_PRIVATE_ADDRESSES", flag, not production),
+            git_ca_file=read("REMIT_GIT_CA_FILE", existing_file, None),
+            git_credentials=read("REMIT_GIT_CREDENTIALS", existing_file, None),
+            git_ssh_key=read("REMIT_GIT_SSH_KEY", existing_file, None),
+            git_known_hosts=read("REMIT_GIT_KNOWN_HOSTS", existing_file, None),
+            import_mib_max=read("REMIT_IMPORT_MIB_MAX", whole_number(1, IMPORT_MIB_MAX), 4_096),
             email_url=read("REMIT_EMAIL_URL", service_url("smtp", "smtps"), ""),
             email_from=read("REMIT_EMAIL_FROM", sender, cls.email_from),
             log_level=read("REMIT_LOG_LEVEL", one_of("debug", "info", "warning", "error"), "info"),

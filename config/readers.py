@@ -104,6 +104,21 @@ def listed(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
+def existing_file(text: str) -> Path:
+    """A file that this process can read, by its absolute path."""
+    path = Path(text)
+    if not path.is_absolute():
+        raise ValueError(f"{text[:200]!r} is no absolute path", "Write one that begins with /")
+    try:
+        with path.open("rb"):
+            pass
+    except OSError as error:
+        raise ValueError(
+            f"{text[:200]} cannot be read: {error.strerror}", "Name a file that this user may read"
+        ) from None
+    return path
+
+
 def folder(text: str) -> Path:
     try:
         return Path(text).expanduser().absolute()

@@ -24,6 +24,7 @@ NEEDS = {
     "redis": "needs Redis: run by `make test-services`",
     "bwrap": "needs bubblewrap, which is not installed here",
     "chromium": "needs Chromium, which is not installed here",
+    "sshd": "needs openssh-server, which is not installed here",
 }
 
 
@@ -46,6 +47,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         "redis": bool(settings.PLANE.redis_url),
         "bwrap": bool(shutil.which("bwrap")),
         "chromium": bool(chromium_path()),
+        "sshd": bool(shutil.which("sshd", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin")),
     }
     for item in items:
         for mark, reason in NEEDS.items():

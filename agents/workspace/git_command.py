@@ -126,11 +126,12 @@ def run_git(
     except subprocess.TimeoutExpired:
         raise GitError(f"git {name}: not finished after {seconds_max:.0f} seconds") from None
     if done.returncode not in codes:
-        raise GitError(f"git {name}: {_words(done.stderr) or f'exit code {done.returncode}'}")
+        raise GitError(f"git {name}: {words_of(done.stderr) or f'exit code {done.returncode}'}")
     return GitAnswer(done.returncode, done.stdout)
 
 
-def _words(stderr: bytes) -> str:
-    """What git said, bounded and without the credentials of a URL."""
-    text = stderr.decode("utf-8", "replace").strip()
-    return _CREDENTIALS.sub(r"\1***@", text)[:GIT_ERROR_CHARACTERS_MAX]
+def words_of(stderr: bytes) -> str:
+    """What git, or a server behind it, said: one bounded line of plain characters, without a URL's credentials."""
+    text = " ".join(stderr.decode("utf-8", "replace").split())
+    plain = "".join(character if character.isprintable() else "?" for character in text)
+    return _CREDENTIALS.sub(r"\1***@", plain)[:GIT_ERROR_CHARACTERS_MAX]

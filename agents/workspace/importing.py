@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
-import os
-import re
+import shutil
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from agents.errors import GitError
 from agents.workspace.edits import LFS_POINTER
-from agents.workspace.names import clashes, is_git_name, name_bytes, name_text
+from agents.workspace.names import clashes, is_git_name, leaves, name_bytes, name_text
+from agents.workspace.refusals import refusal_of
+from agents.workspace.remote import IMPORT_SECONDS_MAX, Access, Asked, Bounds
+from agents.workspace.sources import Source, Way, read_source
 from tenants.errors import InvalidInput
 
 if TYPE_CHECKING:
     from agents.workspace.git import Store, TreeFile
 
-IMPORT_SECONDS_MAX = 1_800
 LFS_POINTER_BYTES_MAX = 200
 WARNING_PATHS_MAX = 10
 POINTERS_LOOKED_AT_MAX = 2_000
 
-_SCP_LIKE = re.compile(r"(?:[\w.-]+@)?[\w.-]+:(?!/)[^\s]+")
+ABANDONED_SECONDS = 24 * 3_600  # after which a folder of an import that was killed is removed
+NOBODY = Access()
+USUAL = Bounds()
+
 # What old, real histories hold and what harms nobody; everything else that fsck finds stays an error.
 _OLD_SINS = (
     "badTimezone", "missingSpaceBeforeDate", "zeroPaddedFilemode", "badEmail", "missingEmail",
     "missingNameBeforeEmail", "missingSpaceBeforeEmail", "zeroPaddedDate", "badFilemode",
-)  # fmt: skip
-_NETWORK_VARIABLES = (
-    "http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY",
-    "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO", "SSH_AUTH_SOCK",
 )  # fmt: skip
 
 
@@ -54,11 +56,18 @@ class Imported:
     warnings: tuple[ImportWarning, ...]
 
 
-def import_into(store: Store, source: str | Path, *, field: str = "from") -> Imported:
+def import_into(
+    store: Store,
+    source: str | Path,
+    *,
+    field: str = "from",
+    access: Access = NOBODY,
+    bounds: Bounds = USUAL,
+) -> Imported:
     """Fetches the default branch into main of an empty store.
 
-    Raises `InvalidInput` for a source that is none, that is empty (fault C68), or that cannot be
-    read; and when the store holds commits already.
+    Raises `InvalidInput` for a source that is none, that is empty (fault C68), that may not be asked or
+    that gives nothing; and when the store holds commits already.
     """
     place = _checked_source(str(source), field)
     store.init()
@@ -67,18 +76,12 @@ def import_into(store: Store, source: str | Path, *, field: str = "from") -> Imp
             field, "this project has its repository already", "make another project", code="already_imported"
         )
     with tempfile.TemporaryDirectory(prefix="remit-import-") as scratch:
-        # git drops GIT_CONFIG_COUNT for the process that serves a local path, but not this file.
-        config = Path(scratch) / "gitconfig"
-        config.write_text("[safe]\n\tdirectory = *\n")
+        asked = Asked(store.directory, place, Path(scratch), access=access, bounds=bounds, field=field)
         try:
-            branch = _fetch(store, place, config)
+            branch = _fetch(asked)
         except GitError as error:
-            raise InvalidInput(
-                field,
-                f"git cannot read it: {error}",
-                "check the address and access",
-                code="unreadable_source",
-            ) from error
+            refusal = refusal_of(str(error), place)
+            raise InvalidInput(field, refusal.problem, refusal.remedy, code=refusal.code) from None
     if branch is None:
         raise InvalidInput(
             field, "the repository has no commits", "push a first commit there, then import it",
@@ -89,6 +92,27 @@ def import_into(store: Store, source: str | Path, *, field: str = "from") -> Imp
     store.git("commit-graph", "write", "--reachable", seconds_max=IMPORT_SECONDS_MAX)
     files = store.tree_files(commit)
     return Imported(commit, branch, len(files), sum(file.size for file in files), warnings_of(store, commit))
+
+
+@contextmanager
+def incoming_directory(root: Path) -> Iterator[Path]:
+    """A folder for a store beside the projects' own, until it is taken in or else removed again."""
+    root.mkdir(parents=True, exist_ok=True)
+    for left in root.glob("incoming-*"):
+        with suppress(OSError):
+            if time.time() - left.stat().st_mtime > ABANDONED_SECONDS:
+                shutil.rmtree(left, ignore_errors=True)
+    place = Path(tempfile.mkdtemp(prefix="incoming-", dir=root))
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def take_in(incoming: Store, store: Store) -> None:
+    """The incoming repository becomes a project's, in one step; what a killed import left there goes."""
+    shutil.rmtree(store.directory, ignore_errors=True)
+    incoming.directory.rename(store.directory)
 
 
 def warnings_of(store: Store, commit: str) -> tuple[ImportWarning, ...]:
@@ -114,38 +138,18 @@ def warnings_of(store: Store, commit: str) -> tuple[ImportWarning, ...]:
     return tuple(warning for warning in found if warning is not None)
 
 
-def _checked_source(source: str, field: str) -> str:
-    """Only these ways in: never `ext::` or another helper, never an option (fault C33)."""
-    wrong = InvalidInput(
-        field,
-        "not a path, a bundle or an https or ssh address",
-        "give a folder, a .bundle file, https://… or ssh://…",
-        code="bad_source",
-    )
-    if not source.strip() or source.startswith("-") or any(ord(character) < 32 for character in source):
-        raise wrong
-    if "::" in source.split("/", maxsplit=1)[0]:
-        raise wrong
-    if "://" in source:
-        try:
-            parts = urlsplit(source)
-        except ValueError:
-            raise wrong from None
-        if parts.scheme not in ("https", "ssh", "file") or (parts.scheme != "file" and not parts.hostname):
-            raise wrong
-        if (parts.hostname or "").startswith("-") or (parts.username or "").startswith("-"):
-            raise wrong
-        return source if parts.scheme != "file" else _existing(parts.path, field)
-    if _SCP_LIKE.fullmatch(source) and _place(source) is None:
+def _checked_source(text: str, field: str) -> Source:
+    source = read_source(text, field)
+    if source.way is Way.SSH and "://" not in text and _place(text) is not None:
+        return Source(Way.LOCAL, str(_place(text)))  # a file whose name looks like host:path
+    if source.is_remote:
         return source
-    return _existing(source, field)
-
-
-def _existing(path: str, field: str) -> str:
-    place = _place(path)
+    place = _place(source.address)
     if place is None:
-        raise InvalidInput(field, f"there is nothing at {path[:200]}", "check the path", code="not_found")
-    return str(place)
+        raise InvalidInput(
+            field, f"there is nothing at {source.address[:200]}", "check the path", code="not_found"
+        )
+    return Source(Way.LOCAL, str(place))
 
 
 def _place(path: str) -> Path | None:
@@ -156,28 +160,15 @@ def _place(path: str) -> Path | None:
         return None
 
 
-def _fetch(store: Store, place: str, config: Path) -> str | None:
+def _fetch(asked: Asked) -> str | None:
     """The name of the branch that became main, or None when the source has no commits."""
-    more = {name: os.environ[name] for name in _NETWORK_VARIABLES if name in os.environ}
-    more |= {
-        "GIT_CONFIG_GLOBAL": str(config),
-        "GIT_SSH_COMMAND": "ssh -o BatchMode=yes -o StrictHostKeyChecking=accept-new",
-        "GIT_ALLOW_PROTOCOL": "file:https:ssh",
-    }
-    allowed = {f"protocol.{name}.allow": "always" for name in ("file", "https", "ssh")}
-    sins = {f"fetch.fsck.{name}": "ignore" for name in _OLD_SINS}
-    listed = store.git("ls-remote", "--symref", "--", place, config=allowed, more=more).out
-    heads, default = _read_heads(listed.decode("utf-8", "surrogateescape"))
+    heads, default = _read_heads(asked.listing())
     ref = default or next(
         (name for name in ("refs/heads/main", "refs/heads/master", *sorted(heads)) if name in heads), None
     )
     if ref is None or ref not in heads:
         return None
-    store.git(
-        "fetch", "--quiet", "--no-tags", "--no-auto-maintenance", "--update-shallow", "--no-write-fetch-head",
-        "--", place, f"{ref}:refs/heads/main",
-        config=allowed | sins, more=more, seconds_max=IMPORT_SECONDS_MAX,
-    )  # fmt: skip
+    asked.fetch(ref, "refs/heads/main", config={f"fetch.fsck.{name}": "ignore" for name in _OLD_SINS})
     return ref.removeprefix("refs/heads/")
 
 
@@ -215,14 +206,6 @@ def _outside_links(store: Store, commit: str, files: list[TreeFile]) -> list[str
         for path, target in zip(links, targets, strict=True)
         if target is not None and leaves(name_bytes(path), target)
     ]
-
-
-def leaves(link: bytes, target: bytes) -> bool:
-    """Whether a link's target lies outside the repository, as written."""
-    if target.startswith(b"/"):
-        return True
-    normal = os.path.normpath(os.path.join(os.path.dirname(link), target))  # noqa: PTH118, PTH120  # bytes
-    return normal == b".." or normal.startswith(b"../")
 
 
 def _warning(kind: str, text: str, paths: list[str]) -> ImportWarning | None:

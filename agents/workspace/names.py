@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
 from collections.abc import Iterable
@@ -125,3 +126,11 @@ def _shown(character: str) -> str:
     if unicodedata.category(character) in _INVISIBLE:
         return "".join(f"\\x{byte:02x}" for byte in character.encode())
     return character
+
+
+def leaves(link: bytes, target: bytes) -> bool:
+    """Whether a link's target lies outside the repository, as written."""
+    if target.startswith(b"/"):
+        return True
+    normal = os.path.normpath(os.path.join(os.path.dirname(link), target))  # noqa: PTH118, PTH120  # bytes
+    return normal == b".." or normal.startswith(b"../")

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from agents.workspace.edits import LFS_POINTER
-from agents.workspace.importing import leaves
 from agents.workspace.merging import ABSENT, Difference
-from agents.workspace.names import name_text
+from agents.workspace.names import leaves, name_text
 
 PUBLISHED_FILE_BYTES_MAX = 5 << 20
 PUBLISHED_FILES_MAX = 5_000

@@ -115,7 +115,8 @@ def test_the_worker_may_build_namespaces_and_little_else() -> None:
 def test_the_image_runs_what_the_manual_says() -> None:
     text = (ROOT / "Dockerfile").read_text()
     assert "USER 10001:10001" in text
-    assert "bubblewrap git" in text
+    for program in ("bubblewrap", "ca-certificates", "git", "openssh-client"):
+        assert f" {program} " in text
     assert "--require-hashes" in text
 
 
