@@ -26,7 +26,9 @@ SENTENCES: dict[str, str] = {
     "R7_not_first": "No rule fits and this is not a first attempt: sonnet.",
     "floor_billing": "Billing never runs below sonnet.",
     "floor_authorization": "Authorization that is not trivial never runs below sonnet.",
-    "opus_disabled": "Opus is off in this deployment: the opus tier runs on sonnet.",
+    "opus_disabled": "The opus tier runs on sonnet.",
+    "opus_off_in_deployment": "Opus is off in this deployment: ALLOW_OPUS is not true.",
+    "opus_off_in_project": "Opus is off in the settings of this project.",
 }
 
 

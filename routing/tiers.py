@@ -21,6 +21,28 @@ assert CALLS_MAX.keys() == OUTPUT_TOKENS_MAX.keys() == set(Tier)
 assert max(CALLS_MAX.values()) <= CALLS_HARD_MAX
 
 OPUS_DISABLED = "opus_disabled"
+# Beside it on the same receipt: which of the two forbade it.
+OPUS_OFF_IN_DEPLOYMENT = "opus_off_in_deployment"
+OPUS_OFF_IN_PROJECT = "opus_off_in_project"
+
+
+@dataclass(frozen=True, slots=True)
+class OpusRule:
+    """Opus runs only where the deployment (`ALLOW_OPUS`, row 77) and the project's own setting both allow it."""
+
+    deployment: bool
+    project: bool
+
+    @property
+    def allowed(self) -> bool:
+        return self.deployment and self.project
+
+    def reasons_on(self, tier: Tier) -> tuple[str, ...]:
+        """What the receipt of an attempt at this tier says about it: who forbade opus, where that made a difference."""
+        if tier is not Tier.OPUS:
+            return ()
+        off = ((self.deployment, OPUS_OFF_IN_DEPLOYMENT), (self.project, OPUS_OFF_IN_PROJECT))
+        return tuple(reason for allows, reason in off if not allows)
 
 
 @dataclass(frozen=True, slots=True)

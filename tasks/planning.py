@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
@@ -21,6 +20,7 @@ from tasks.estimates import range_of
 from tasks.events import record, write_receipt
 from tasks.fence import WorkHold, make_due
 from tasks.models import Change, Dependency, Task
+from tasks.opus import opus_rule
 from tasks.plan import Plan, PlannedTask, PlanRefused, plan_of
 from tasks.questions import PLANNER_SYSTEM, planner_prompt, repair_prompt
 from tasks.states import ChangeState, TaskState
@@ -88,9 +88,9 @@ def plan_again(change: Change, *, by: User, reason: str = "", now: datetime) -> 
     change.refresh_from_db()
 
 
-def estimate_plan(plan: Plan) -> tuple[Usd, Usd]:
+def estimate_plan(change: Change, plan: Plan) -> tuple[Usd, Usd]:
     """What the plan will probably cost, low and high: shown before a person approves it."""
-    return range_of(plan, allow_opus=settings.PLANE.allow_opus)
+    return range_of(plan, allow_opus=opus_rule(change.project).allowed)
 
 
 def plan_on(change: Change) -> Plan | None:

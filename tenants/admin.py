@@ -102,10 +102,17 @@ class Projects(ReadOnly):
         "connector",
         "promotion",
         "plan_needs_approval",
+        "allow_opus",
         "trusted",
         "archived_at",
     )
-    list_filter = ("trusted", "promotion", "plan_needs_approval", ("archived_at", admin.EmptyFieldListFilter))
+    list_filter = (
+        "trusted",
+        "promotion",
+        "plan_needs_approval",
+        "allow_opus",
+        ("archived_at", admin.EmptyFieldListFilter),
+    )
     list_select_related = ("organization",)
     search_fields = ("name", "slug", "organization__name", "=id")
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from django import forms
+from django.conf import settings
 
 from tenants.caps import CAPS
 from tenants.errors import InvalidInput
@@ -103,6 +104,11 @@ class SettingsForm(forms.Form):
         required=False,
         help_text="The reason is kept in the audit list.",
     )
+    allow_opus = forms.BooleanField(
+        label="The opus tier may use the opus model",
+        required=False,
+        help_text="Without it, opus work runs on sonnet with more thinking, and its receipt says so.",
+    )
     trusted = forms.BooleanField(
         label="Trusted: commands may run without a sandbox",
         required=False,
@@ -127,6 +133,10 @@ class SettingsForm(forms.Form):
                 help_text=f"Default {cap.default:,}, at most {cap.maximum:,}.",
                 widget=forms.NumberInput(attrs={"placeholder": f"{cap.default}"}),
             )
+        if not settings.PLANE.allow_opus:
+            self.fields[
+                "allow_opus"
+            ].help_text += " Opus is off in the whole deployment now (ALLOW_OPUS), whatever is set here."
         if not owner:
             for name in ("trusted", "extra_commands"):
                 self.fields[name].disabled = True
@@ -135,7 +145,7 @@ class SettingsForm(forms.Form):
     @classmethod
     def initial_of(cls, project: Project) -> dict[str, Any]:
         plain = ("name", "description", "connector", "plan_needs_approval", "promotion", "raise_needs_reason")
-        values = {name: getattr(project, name) for name in (*plain, "trusted")}
+        values = {name: getattr(project, name) for name in (*plain, "allow_opus", "trusted")}
         values["extra_commands"] = "\n".join(shlex.join(argv) for argv in project.extra_commands)
         return values | {f"cap_{name}": number for name, number in project.caps.items()}
 

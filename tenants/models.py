@@ -121,6 +121,8 @@ class Project(TenantModel):
     # Commands may run without a sandbox: an owner's explicit word for their own repository, never the default.
     trusted = models.BooleanField(default=False)
     raise_needs_reason = models.BooleanField(default=False)
+    # The opus tier uses the opus model only where the deployment's ALLOW_OPUS allows it as well (row 77).
+    allow_opus = models.BooleanField(default=True)
     # Overrides of the caps of a run, each within its hard maximum: {"calls_haiku": 24, ...}
     caps = models.JSONField(default=dict, blank=True)
     # Exact argv patterns that an owner allows beside the built-in grammars: [["npm", "run", "e2e"], ...]

@@ -125,6 +125,7 @@ _CHECKS: dict[str, Callable[[str, object], Any]] = {
     "plan_needs_approval": _flag,
     "promotion": _promotion,
     "raise_needs_reason": _flag,
+    "allow_opus": _flag,
     "trusted": _flag,
     "caps": checked_caps,
     "extra_commands": _commands,

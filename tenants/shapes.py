@@ -137,6 +137,7 @@ class ProjectOutput(serializers.ModelSerializer[Project]):
             "promotion",
             "trusted",
             "raise_needs_reason",
+            "allow_opus",
             "caps",
             "caps_in_force",
             "extra_commands",
@@ -167,6 +168,9 @@ class ProjectSettings(Shape):
     plan_needs_approval = serializers.BooleanField(required=False)
     promotion = serializers.ChoiceField(choices=Promotion.choices, required=False)
     raise_needs_reason = serializers.BooleanField(required=False)
+    allow_opus = serializers.BooleanField(
+        required=False, help_text="the deployment's ALLOW_OPUS must be true as well"
+    )
     trusted = serializers.BooleanField(required=False, help_text="owners only")
     caps = serializers.DictField(
         child=serializers.IntegerField(min_value=1, allow_null=True),

@@ -22,6 +22,7 @@ from tasks.claims import take_claims
 from tasks.events import record, write_receipt
 from tasks.funding import AGENT, payers_for
 from tasks.models import Task, TaskRun
+from tasks.opus import opus_rule
 from tasks.states import TaskState
 from tasks.supervision import lease_from
 from tasks.transitions import locked_change, move_task
@@ -79,9 +80,10 @@ def _write_batch(task: Task, prepared: Prepared, *, now: datetime) -> TaskRun:
 
 
 def _tell_route(task: Task, run: TaskRun, prepared: Prepared, *, now: datetime) -> None:
-    """One receipt and one event per route (rows 73, 237); the escalation's reason and `opus_disabled` on both."""
+    """One receipt and one event per route (rows 73, 237); the escalation's reason and why opus is off on both."""
     choice, model = prepared.choice, prepared.model
-    reasons = (*choice.reasons, *model.reasons)
+    opus = opus_rule(task.change.project).reasons_on(choice.tier)
+    reasons = (*choice.reasons, *model.reasons, *opus)
     detail = {
         "by": choice.by,
         "base": choice.base.word,

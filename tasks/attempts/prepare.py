@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from django.conf import settings
 from django.db.models import Max
 from uuid_utils.compat import uuid7
 
@@ -42,6 +41,7 @@ from tasks.attempts.refusal import (
 from tasks.dispatch import HELD_WAIT_SECONDS, WAITS_FOR_HELD_MONEY
 from tasks.funding import AGENT, RETRIEVAL, is_spent, payers_for, share_of
 from tasks.models import Task, Trunk
+from tasks.opus import opus_rule
 from tasks.retrieval import StartTree, facts_for, layers_of, live_files, needs_of
 from tasks.stack import stack_of
 from tenants.caps import caps_of
@@ -77,9 +77,10 @@ def prepare(task: Task, *, clock: Clock) -> Prepared:
     _check_connector(task, now=now)
     trunk = _indexed_trunk(task)
     share = _share(task)
-    choice = choose(task, run_id=run_id, policy=Policy(settings.PLANE.allow_opus), now=now)
+    allow_opus = opus_rule(task.change.project).allowed
+    choice = choose(task, run_id=run_id, policy=Policy(allow_opus), now=now)
     told = failures_for(task, run_id=run_id, clock=clock)
-    model = model_for(choice.tier, allow_opus=settings.PLANE.allow_opus)
+    model = model_for(choice.tier, allow_opus=allow_opus)
     _check_room(task, told, model, now=clock.now())
     tree = _start_tree(task, trunk)
     caps = _caps(task, choice.tier)

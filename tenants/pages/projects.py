@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
@@ -81,6 +82,7 @@ def project(request: HttpRequest, project_id: UUID) -> HttpResponse:
         "organization": found.organization,
         "form": form,
         "is_admin": role >= Role.ADMIN,
+        "deployment_allows_opus": settings.PLANE.allow_opus,
         "my_role": role,
         "caps": [
             (cap.label, f"{caps_of(found.caps)[name]:,}", name in found.caps) for name, cap in CAPS.items()

@@ -14,6 +14,7 @@ from budgets.money import Usd
 from routing.words import Area, EndReason, Risk, Size, TaskKind, Tier
 from tasks.models import ChangeSet, Claim, Event, Task, TaskRun
 from tasks.states import ChangeState, RunState, TaskState
+from tenants.models import Project
 from tests.factories.tasks import make_failed_run, make_trunk
 from tests.tasks.money import give_budget, hold, spend
 from tests.tasks.world import DONE, GIVES_UP, World, ends, events, receipts
@@ -65,7 +66,44 @@ def test_opus_work_runs_on_sonnet_while_opus_is_off_and_says_so(world: World) ->
     world.run_once(task)
     run = TaskRun.objects.get()
     assert (run.tier, run.model, run.caps["calls_max"]) == (Tier.OPUS, "claude-sonnet-5-5", 32)
-    assert receipts(task, "route")[0].reasons == ["R1", "opus_disabled"]
+    assert receipts(task, "route")[0].reasons == ["R1", "opus_disabled", "opus_off_in_deployment"]
+
+
+@pytest.mark.parametrize(
+    ("deployment", "project", "model", "reasons"),
+    [
+        (True, True, "claude-opus-5-5", ["R1"]),
+        (True, False, "claude-sonnet-5-5", ["R1", "opus_disabled", "opus_off_in_project"]),
+        (
+            False,
+            False,
+            "claude-sonnet-5-5",
+            ["R1", "opus_disabled", "opus_off_in_deployment", "opus_off_in_project"],
+        ),
+    ],
+)
+def test_opus_runs_only_where_the_deployment_and_the_project_allow_it_and_the_receipt_names_who_does_not(
+    world: World, with_plane: object, deployment: bool, project: bool, model: str, reasons: list[str]
+) -> None:
+    """Rows 77 and 78."""
+    with_plane(allow_opus=deployment)  # type: ignore[operator]  # a fixture of the house
+    Project.objects.filter(pk=world.project.pk).update(allow_opus=project)
+    world.play(DONE)
+    task = world.task(destructive_migration=True)
+    world.run_once(task)
+    assert TaskRun.objects.get().model == model
+    assert receipts(task, "route")[0].reasons == reasons
+
+
+def test_a_project_without_opus_stops_for_a_person_after_sonnet(world: World, with_plane: object) -> None:
+    """Row 192, by the project's own word."""
+    with_plane(allow_opus=True)  # type: ignore[operator]  # a fixture of the house
+    Project.objects.filter(pk=world.project.pk).update(allow_opus=False)
+    world.play(GIVES_UP)
+    task = world.task()
+    world.work()
+    assert [each.split()[0] for each in ends(task)] == ["haiku", "haiku", "sonnet", "sonnet"]
+    assert world.fresh(task).stop_limit == "max_attempts_per_tier"
 
 
 def test_billing_is_raised_to_its_floor_without_a_classifier(world: World) -> None:
