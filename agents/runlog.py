@@ -14,6 +14,9 @@ from providers.messages import ToolCall
 
 # What a failed attempt leaves to the next one: newest calls first to stay, each cut.
 FAILURE_LOG_CHARACTERS_MAX = 40_000
+# What the row of a call shows of it while its run goes on.
+LIVE_ARGUMENTS_CHARACTERS_MAX = 2_000
+LIVE_ANSWER_CHARACTERS_MAX = 4_000
 ARGUMENTS_SHOWN_CHARACTERS = 400
 RESULT_SHOWN_CHARACTERS = 2_400
 assert ARGUMENTS_SHOWN_CHARACTERS + RESULT_SHOWN_CHARACTERS < FAILURE_LOG_CHARACTERS_MAX
@@ -61,6 +64,8 @@ class RunLog:
             name=storable(call.name[:64]),
             outcome=used.verdict,
             code=result.code,
+            arguments=storable(_cut(call.arguments, LIVE_ARGUMENTS_CHARACTERS_MAX)),
+            answer=storable(_cut(result.text, LIVE_ANSWER_CHARACTERS_MAX)),
             characters_in=len(call.arguments),
             characters_out=len(result.text),
             started_at=started_at,
@@ -70,7 +75,9 @@ class RunLog:
     def store(self) -> str:
         """Puts the log into the object store; the key of it."""
         content = json.dumps([asdict(used) for used in self.used], indent=1).encode()
-        return archive.put(f"{self.spec.archive_prefix}/tools-{self.spec.run_id}.json", content)
+        key = archive.put(f"{self.spec.archive_prefix}/tools-{self.spec.run_id}.json", content)
+        ToolCallRow.objects.filter(run_id=self.spec.run_id).update(arguments="", answer="")
+        return key
 
     def for_the_next_attempt(self, end: str, note: str) -> str:
         """How it ended and what was done last, bounded: the newest calls stay whole, the oldest go first."""

@@ -21,7 +21,7 @@ from tasks.dependents import settle_dependents
 from tasks.events import record, write_receipt
 from tasks.models import Change, Task, TaskRun
 from tasks.states import OPEN_TASKS, ChangeState, TaskState
-from tasks.stops import stop_detail
+from tasks.stops import WAITS_FOR_A_WORD, stop_detail
 from tasks.transitions import locked_change, move_change, move_task
 
 AGENT = "agent"
@@ -146,7 +146,7 @@ def stop_task(
         held_by=held_by,
     )
     write_receipt("stop", limit, change=change, task=task, run=run, reasons=[reason], detail=detail, now=now)
-    if limit != "max_attempts_per_tier":
+    if limit not in WAITS_FOR_A_WORD:
         record("spend_limited", change=change, task=task, run=run, data={"limit": limit}, now=now)
     settle_dependents(change, now=now)
 

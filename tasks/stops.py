@@ -11,6 +11,9 @@ from routing.words import MAX_ATTEMPTS_PER_TIER, EndReason
 
 E = EndReason
 
+# A person ended the attempt; no limit refused anything.
+STOPPED_BY_PERSON = "stopped_by_person"
+
 # The limit that stops a Task, and the meters whose raise lifts it. The platform's meter is an operator's.
 RAISED_BY: Mapping[str, tuple[MeterKind, ...]] = {
     E.CHANGE_BUDGET: (MeterKind.CHANGE,),
@@ -21,7 +24,11 @@ RAISED_BY: Mapping[str, tuple[MeterKind, ...]] = {
     MAX_ATTEMPTS_PER_TIER: (MeterKind.CHANGE,),
 }
 # Row 196: a raise after these opens a fresh attempt window. Row 197: after the others it does not.
-FRESH_WINDOW = frozenset({E.CHANGE_BUDGET, E.PROJECT_BUDGET, E.USER_BUDGET, MAX_ATTEMPTS_PER_TIER})
+FRESH_WINDOW = frozenset(
+    {E.CHANGE_BUDGET, E.PROJECT_BUDGET, E.USER_BUDGET, MAX_ATTEMPTS_PER_TIER, STOPPED_BY_PERSON}
+)
+# What a person lifts without raising anything.
+WAITS_FOR_A_WORD = frozenset({MAX_ATTEMPTS_PER_TIER, STOPPED_BY_PERSON})
 # These end by themselves when their period turns.
 ENDS_WITH_ITS_PERIOD = frozenset({E.PROJECT_BUDGET, E.USER_BUDGET, E.MONTHLY_BUDGET, E.DAILY_CALL_CAP})
 # And these when every meter that refused has room again for what it refused: a limit raised through
@@ -71,7 +78,7 @@ def ways_out(limit: str, refusals: Sequence[Mapping[str, Any]]) -> list[dict[str
         if name not in RAISED_BY.get(limit, ()):
             role = "operator" if name == MeterKind.PLATFORM else ROLE_TO_RAISE
             found.append({"act": "raise", "meter": name, "role": role, **_least(refusal)})
-    if limit == MAX_ATTEMPTS_PER_TIER:
+    if limit in WAITS_FOR_A_WORD:
         found.append({"act": "reopen", "role": ROLE_TO_REOPEN})
     if limit == E.MONTHLY_BUDGET and not refused:
         found.append({"act": "top_up_provider", "role": "operator"})
@@ -96,8 +103,8 @@ def was_stopped_by(kind: MeterKind, limit: str, detail: Mapping[str, Any]) -> bo
 
 
 def may_reopen_without_raising(limit: str, refusals: Sequence[Mapping[str, Any]]) -> bool:
-    """After replan, and after a provider's own limit: our meters are not what stands in the way."""
-    return limit == MAX_ATTEMPTS_PER_TIER or (limit == E.MONTHLY_BUDGET and not refusals)
+    """After replan, a person's stop, and a provider's own limit: our meters are not what stands in the way."""
+    return limit in WAITS_FOR_A_WORD or (limit == E.MONTHLY_BUDGET and not refusals)
 
 
 def _in_the_way(refusals: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from django.db.models import Q
+
 from agents.clock import WALL, Clock
 from agents.errors import StopRun
 from agents.spec import CALL_SECONDS_MAX
@@ -47,7 +49,7 @@ class RunSupervisor:
             return
         self._asked_at = now
         if is_cancelled(self._run.pk):
-            raise StopRun(EndReason.CANCELLED, "the Task was cancelled")
+            raise StopRun(EndReason.CANCELLED, "the Task was cancelled, or a person stopped this attempt")
         if not renew_lease(self._run, now=now):
             raise StopRun(EndReason.WORKER_LOST, LOST_THE_RUN)
         renew_claims(self._run, now=now)
@@ -64,7 +66,10 @@ def lease_from(now: datetime) -> datetime:
 
 
 def is_cancelled(run_id: UUID) -> bool:
-    cancelled = TaskRun.objects.filter(pk=run_id, task__state=TaskState.CANCELLED) | TaskRun.objects.filter(
-        pk=run_id, task__change__state=ChangeState.CANCELLED
+    """The Task or its Change was cancelled, or a person asked this one attempt to end (rows 10 and 13)."""
+    ended = (
+        Q(task__state=TaskState.CANCELLED)
+        | Q(task__change__state=ChangeState.CANCELLED)
+        | Q(stop_asked_at__isnull=False)
     )
-    return cancelled.exists()
+    return TaskRun.objects.filter(ended, pk=run_id).exists()

@@ -70,7 +70,7 @@ class ModelCall(TenantModel):
 
 
 class ToolCall(TenantModel):
-    """One tool call of a run. What went in and came out is in the run's tool log, in the object store."""
+    """One tool call of a run. All that went in and came out is in the run's tool log, in the object store."""
 
     tenant_path = "organization"
 
@@ -82,6 +82,10 @@ class ToolCall(TenantModel):
     name = models.CharField(max_length=64)
     outcome = models.CharField(max_length=20)  # ok, refused, error, not_executed
     code = models.CharField(max_length=40, blank=True)  # a stable word for what is not ok
+    # While the run goes on: the beginning of what went in, and both ends of what came out. Emptied when the
+    # whole is stored; those of a worker that died stay.
+    arguments = models.TextField(blank=True)
+    answer = models.TextField(blank=True)
     characters_in = models.PositiveIntegerField()
     characters_out = models.PositiveIntegerField()
     started_at = models.DateTimeField()

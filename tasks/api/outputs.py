@@ -132,6 +132,9 @@ class RunOutput(serializers.Serializer[Any]):
     base_commit = serializers.CharField()
     start_commit = serializers.CharField()
     stacked_on = serializers.ListField(child=serializers.UUIDField())
+    stop_asked_at = serializers.DateTimeField(
+        allow_null=True, help_text="When a person asked it to end; null: nobody did."
+    )
     started_at = serializers.DateTimeField()
     ended_at = serializers.DateTimeField(allow_null=True)
 

@@ -37,6 +37,7 @@ urlpatterns = [
     path("tasks/<uuid:task_id>/reopen", views.TaskReopening.as_view()),
     path("tasks/<uuid:task_id>/send-back", views.TaskComment.as_view()),
     path("runs/<uuid:run_id>", views.RunDetail.as_view()),
+    path("runs/<uuid:run_id>/stop", views.RunStop.as_view()),
     path("runs/<uuid:run_id>/changeset", views.RunChangeSet.as_view()),
     path("changesets/<uuid:changeset_id>/patch", views.ChangeSetPatch.as_view()),
 ]

@@ -27,6 +27,7 @@ from tasks.promotion import promote
 from tasks.raises import RAISABLE, preview_raise, raise_budget
 from tasks.reopening import send_back
 from tasks.states import ChangeState
+from tasks.stopping import stop_run
 from tasks.wanted import read_wanted
 from tasks.windows import reopen_task
 from tenants.access import project_for, require_role
@@ -402,6 +403,23 @@ class TaskReceipts(Below):
 class RunDetail(APIView):
     @extend_schema(operation_id="runs_retrieve", tags=["runs"], responses=outputs.RunOutput)
     def get(self, request: Request, run_id: UUID) -> Response:
+        return Response(outputs.RunOutput(reads.run_for(request.user, run_id)).data)
+
+
+class RunStop(IdempotentPosts):
+    @extend_schema(
+        operation_id="runs_stop",
+        tags=["tasks"],
+        request=inputs.ReasonInput,
+        responses=outputs.RunOutput,
+        description="Asks this one attempt to end before its next call or tool; its Task then waits to be reopened. "
+        "A call that is on its way is paid. Asking twice changes nothing.",
+    )
+    def post(self, request: Request, run_id: UUID) -> Response:
+        run = reads.run_for(request.user, run_id)
+        require_role(request.user, run.task.change.organization_id, Role.MEMBER)
+        reason = inputs.ReasonInput.parse(request)["reason"]
+        stop_run(run, by=_person(request), reason=reason, now=timezone.now())
         return Response(outputs.RunOutput(reads.run_for(request.user, run_id)).data)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, assert_never
 
-from django.conf import settings
 from django.db import transaction
 
 from agents.spec import HELD, Outcome, Published
@@ -25,7 +24,9 @@ from tasks.errors import LostRace
 from tasks.events import record, write_receipt
 from tasks.funding import cost_of_run, stop_task
 from tasks.models import ChangeSet, Task, TaskRun
+from tasks.opus import opus_rule
 from tasks.states import ENDED_CHANGES, RunState, TaskState
+from tasks.stops import STOPPED_BY_PERSON
 from tasks.transitions import locked_change, move_run, move_task
 
 RETRY_SECONDS = 5
@@ -54,6 +55,8 @@ def finish(run: TaskRun, outcome: Outcome, *, now: datetime) -> None:
             move_task(task, TaskState.CANCELLED, because=EndReason.CANCELLED, now=now)
     elif outcome.end is EndReason.COMPLETED:
         _complete(task, run, outcome, now=now)
+    elif _was_stopped(run):
+        _stop_for_person(task, run, outcome, now=now)
     elif outcome.end is EndReason.CANCELLED:
         _end_run(run, RunState.CANCELLED, outcome, end=EndReason.CANCELLED, now=now)
         move_task(task, TaskState.READY, because="run_cancelled", now=now)
@@ -94,12 +97,26 @@ def _publish(task: Task, run: TaskRun, published: Published, *, intent: str, now
     record("changeset.published", change=task.change, task=task, run=run, data=data, now=now)
 
 
+def _was_stopped(run: TaskRun) -> bool:
+    """Asked of the row: the worker's object is as old as its attempt."""
+    run.refresh_from_db(fields=["stop_asked_at", "stop_asked_by", "stop_reason"])
+    return run.stop_asked_at is not None
+
+
+def _stop_for_person(task: Task, run: TaskRun, outcome: Outcome, *, now: datetime) -> None:
+    """However the attempt ended meanwhile, unless it had done its work: the Task waits for a person's word."""
+    _end_run(run, RunState.CANCELLED, outcome, end=EndReason.CANCELLED, now=now)
+    by = run.stop_asked_by.email if run.stop_asked_by else ""
+    note = f"{by}: {run.stop_reason}" if run.stop_reason else by
+    stop_task(task, STOPPED_BY_PERSON, reason=STOPPED_BY_PERSON, run=run, note=note, now=now)
+
+
 def _fail_run(task: Task, run: TaskRun, outcome: Outcome, *, now: datetime) -> None:
     _end_run(run, RunState.FAILED, outcome, end=outcome.end, now=now)
     if outcome.end in BUDGET and outcome.note == HELD:
         _wait_for_money(task, run, outcome, now=now)
         return
-    verdict = next_attempt(history_of(task), Policy(settings.PLANE.allow_opus))
+    verdict = next_attempt(history_of(task), Policy(opus_rule(task.change.project).allowed))
     match verdict:
         case Retry(_, reason):
             _again(task, run, outcome, decision="retry", reason=reason, now=now)

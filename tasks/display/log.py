@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,13 +48,18 @@ class ToolLog:
 
 def read_log(content: bytes, *, search: str = "") -> ToolLog:
     """The stored log, or those of its calls that hold `search` in what went in or came out."""
-    rows: list[Mapping[str, Any]] = json.loads(content)[:ENTRIES_MAX]
+    return log_of(json.loads(content), search=search)
+
+
+def log_of(rows: Sequence[Mapping[str, Any]], *, search: str = "") -> ToolLog:
+    """The same from rows: those of a run that goes on."""
     wanted = search.casefold()
-    found = [row for row in rows if not wanted or wanted in _all_text(row).casefold()]
-    return ToolLog(tuple(_entries(found)), len(rows))
+    shown = rows[:ENTRIES_MAX]
+    found = [row for row in shown if not wanted or wanted in _all_text(row).casefold()]
+    return ToolLog(tuple(_entries(found)), len(shown))
 
 
-def _entries(rows: list[Mapping[str, Any]]) -> Iterator[LogEntry]:
+def _entries(rows: Sequence[Mapping[str, Any]]) -> Iterator[LogEntry]:
     room = PAGE_CHARACTERS_MAX
     for row in rows:
         result = str(row["result"])

@@ -11,6 +11,7 @@ from budgets.money import ZERO
 from routing.words import Tier
 from tasks.models.task import Task
 from tasks.states import RunState
+from tenants.models import User
 from tenants.scope import TenantModel
 
 
@@ -48,6 +49,12 @@ class TaskRun(TenantModel):
     owner = models.CharField(max_length=200, blank=True)
     fence = models.PositiveIntegerField(default=1)
     lease_until = models.DateTimeField()
+    # A person's word that this attempt should end; its worker reads it at the next beat.
+    stop_asked_at = models.DateTimeField(null=True, blank=True)
+    stop_asked_by = models.ForeignKey(
+        User, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    stop_reason = models.TextField(blank=True)
     started_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True, blank=True)
 

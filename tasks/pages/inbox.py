@@ -22,7 +22,7 @@ from tasks.models import Change, Task, TaskRun
 from tasks.pages.live import mark_of, show
 from tasks.pages.stops import RefusedMeter, StopCard, stop_card
 from tasks.states import ENDED_CHANGES, ChangeState, RunState, TaskState
-from tasks.stops import RAISED_BY
+from tasks.stops import RAISED_BY, STOPPED_BY_PERSON
 from tenants.access import roles_of
 from tenants.models import Organization, Role, User
 
@@ -35,7 +35,7 @@ WAITING = (ChangeState.BUDGET_BLOCKED, ChangeState.AWAITING_APPROVAL, ChangeStat
 class Waiting:
     """One row: what waits, why, and the kind of act that moves it."""
 
-    kind: str  # budget, replan, plan, promote, failed
+    kind: str  # budget, replan, stopped, plan, promote, failed
     change: Change
     stop: StopCard | None = None
     task: Task | None = None
@@ -48,6 +48,11 @@ class Waiting:
         ways = [way for way in self.stop.ways_out if way.act == "raise" and way.role == "admin"]
         known = [str(kind) for kind in RAISED_BY.get(self.stop.limit, ())]
         return ways[0].meter if ways else "".join(known[:1]) if not self.stop.ways_out else ""
+
+    @property
+    def reopens(self) -> bool:
+        """Whether one word of a member lets the stopped Task go on."""
+        return self.kind in KIND_OF_STOP.values()
 
     @property
     def refused(self) -> RefusedMeter | None:
@@ -73,7 +78,8 @@ class Warned:
         return Usd(value) if self.crossing.unit == Unit.USD else value
 
 
-ORDER = ("budget", "replan", "plan", "promote", "failed")
+ORDER = ("budget", "replan", "stopped", "plan", "promote", "failed")
+KIND_OF_STOP = {MAX_ATTEMPTS_PER_TIER: "replan", STOPPED_BY_PERSON: "stopped"}
 
 
 @require_GET
@@ -124,7 +130,7 @@ def _waiting(change: Change, task: Task | None) -> Waiting:
         case ChangeState.FAILED:
             return Waiting("failed", change)
         case _:
-            kind = "replan" if change.stop_limit == MAX_ATTEMPTS_PER_TIER else "budget"
+            kind = KIND_OF_STOP.get(change.stop_limit, "budget")
             return Waiting(kind, change, stop_card(change.stop_limit, change.stop_detail), task)
 
 

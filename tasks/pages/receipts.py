@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 from routing import escalate, route
 from tasks.models import DecisionReceipt
+from tasks.stops import STOPPED_BY_PERSON
 
 SENTENCES = {
     **route.SENTENCES,
     **escalate.SENTENCES,
     "by_project_rule": "The project promotes by itself what passes.",
     "every_criterion_passed": "Every criterion passed on this commit.",
+    STOPPED_BY_PERSON: "A person stopped the attempt.",
     "readable": "The plan could be read, and nothing in it was refused.",
 }
 

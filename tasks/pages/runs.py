@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import cast
 from uuid import UUID
 
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.utils import timezone
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_GET, require_POST
 
 from agents import archive
 from agents.context.packet import compare, packet_from
@@ -19,13 +21,17 @@ from agents.models import ModelCall, ToolCall
 from budgets.money import Usd
 from routing.words import Tier
 from tasks import reads
-from tasks.display.log import LogEntry, ToolLog, read_log
+from tasks.display.log import LogEntry, ToolLog, log_of, read_log
+from tasks.errors import NotStopped
 from tasks.models import TaskRun
 from tasks.pages.live import mark_of, show
 from tasks.pages.stops import stop_card
-from tasks.pictures.timeline import Placed, Span, climb, seconds_axis, timeline
+from tasks.pictures.timeline import Placed, Span, climb, seconds_axis, timeline, waits
 from tasks.states import RunState
-from tenants.errors import NotVisible
+from tasks.stopping import stop_run
+from tenants.access import require_role, role_of
+from tenants.errors import InvalidInput, NotVisible
+from tenants.models import Role, User
 
 TEXT_TYPE = "text/plain; charset=utf-8"
 
@@ -48,7 +54,7 @@ def run_detail(request: HttpRequest, run_id: UUID) -> HttpResponse:
     tools = list(ToolCall.objects.visible_to(request.user).filter(run_id=run.pk).order_by("position"))
     end = run.ended_at or timezone.now()
     search = request.GET.get("q", "")[: reads.SEARCH_CHARACTERS_MAX]
-    log = _log(run, search)
+    log = _log(run, search) if run.tool_log_key else _live_log(tools, search)
     context = {
         "run": run,
         "task": run.task,
@@ -61,10 +67,31 @@ def run_detail(request: HttpRequest, run_id: UUID) -> HttpResponse:
         "ticks": seconds_axis(run.started_at, end),
         "money": climb(_charges(calls), start=run.started_at, end=end),
         "live": run.state == RunState.RUNNING,
+        "role": role_of(request.user, run.task.change.organization_id),
         "refused": stop_card(run.end_reason, run.detail) if run.detail.get("refusals") else None,
     }
-    mark = mark_of(run.state, [(call.pk, call.state) for call in calls], len(tools))
+    mark = mark_of(run.state, run.stop_asked_at, [(call.pk, call.state) for call in calls], len(tools))
     return show(request, "tasks/run_detail.html", context, mark=mark)
+
+
+@require_POST
+@login_required
+def run_stop(request: HttpRequest, run_id: UUID) -> HttpResponse:
+    """End this one attempt; its Change goes on with the others."""
+    run = reads.run_for(request.user, run_id)
+    require_role(request.user, run.task.change.organization_id, Role.MEMBER)
+    reason = request.POST.get("reason", "")
+    try:
+        stop_run(run, by=cast(User, request.user), reason=reason, now=timezone.now())
+    except NotStopped as late:
+        messages.warning(request, str(late))
+    except InvalidInput as wrong:
+        messages.error(request, str(wrong))
+    else:
+        messages.success(
+            request, f"Attempt {run.attempt} ends before its next call. {run.task.key} then waits."
+        )
+    return redirect("run", run.pk)
 
 
 @require_GET
@@ -111,6 +138,23 @@ def _log(run: TaskRun, search: str) -> ToolLog:
     return read_log(archive.get(run.tool_log_key) if run.tool_log_key else b"[]", search=search)
 
 
+def _live_log(tools: Sequence[ToolCall], search: str) -> ToolLog:
+    """What the rows show of a run that goes on, or whose worker died before it could store the whole."""
+    rows = [
+        {
+            "position": tool.position,
+            "model_call": tool.model_call,
+            "tool": tool.name,
+            "arguments": tool.arguments,
+            "verdict": tool.outcome,
+            "code": tool.code,
+            "result": tool.answer,
+        }
+        for tool in tools
+    ]
+    return log_of(rows, search=search)
+
+
 def _rows(calls: Sequence[ModelCall], tools: Sequence[ToolCall], log: ToolLog) -> list[CallRow]:
     return [
         CallRow(
@@ -139,6 +183,7 @@ def _placed(
         )
         for tool in tools
     ]
+    spans += waits(spans, start=run.started_at, end=end)
     return timeline(spans, start=run.started_at, end=end)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from budgets.money import Usd
 from routing.escalate import SENTENCES
+from tasks.stops import STOPPED_BY_PERSON
 
 METER_LABELS: Mapping[str, str] = {
     "change": "This change",
@@ -29,6 +30,7 @@ STOP_LABELS: Mapping[str, str] = {
     "monthly_budget": "the organization's budget",
     "daily_call_cap": "the calls of today",
     "max_attempts_per_tier": "attempts at every tier",
+    STOPPED_BY_PERSON: "a person's stop",
 }
 
 STOP_SENTENCES: Mapping[str, str] = {
@@ -38,6 +40,7 @@ STOP_SENTENCES: Mapping[str, str] = {
     "monthly_budget": "The organization's budget for this month has no room for the next call.",
     "daily_call_cap": "The organization has used up its model calls of today.",
     "max_attempts_per_tier": "Every tier has had its attempts. A person decides how it goes on.",
+    STOPPED_BY_PERSON: "A person stopped the attempt. It starts again when somebody says so.",
 }
 PROVIDER_LIMIT = "The provider itself refused: its account has reached a spend limit."
 
@@ -77,6 +80,7 @@ class StopCard:
     at: datetime | None
     refused: tuple[RefusedMeter, ...]
     ways_out: tuple[WayOut, ...]
+    said: str = ""  # by the person who stopped it: who, and why
 
 
 def stop_card(limit: str, detail: Mapping[str, Any]) -> StopCard | None:
@@ -91,6 +95,7 @@ def stop_card(limit: str, detail: Mapping[str, Any]) -> StopCard | None:
         at=_moment(detail.get("at")),
         refused=tuple(_refused(each) for each in detail.get("refusals", ())),
         ways_out=tuple(_way_out(each) for each in detail.get("ways_out", ())),
+        said=str(detail.get("note", "")) if limit == STOPPED_BY_PERSON else "",
     )
 
 

@@ -62,6 +62,7 @@ SENTENCES: Mapping[str, str] = {
     "model.route.decided": "Attempt {attempt} goes to {tier}",
     "run.cancelled": "The attempt was cancelled",
     "run.failed": "The attempt failed",
+    "run.stop_asked": "Somebody asked the attempt to stop",
     "run.running": "Attempt {attempt} started",
     "run.succeeded": "The attempt succeeded",
     "spend_limited": "A budget refused the next call",

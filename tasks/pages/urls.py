@@ -29,6 +29,7 @@ urlpatterns = [
     path("tasks/<uuid:task_id>/reopen", work.task_reopen, name="task-reopen"),
     path("tasks/<uuid:task_id>/send-back", work.task_send_back, name="task-send-back"),
     path("runs/<uuid:run_id>", runs.run_detail, name="run"),
+    path("runs/<uuid:run_id>/stop", runs.run_stop, name="run-stop"),
     path("runs/<uuid:run_id>/log", runs.run_log, name="run-log"),
     path("runs/<uuid:run_id>/outputs/<int:position>", runs.run_output, name="run-output"),
     path("runs/<uuid:run_id>/packet", runs.packet_detail, name="packet"),

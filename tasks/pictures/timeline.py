@@ -35,6 +35,8 @@ AXIS_STEPS_SECONDS = (
     21_600,
     86_400,
 )
+# A pause that nobody would notice is none.
+WAIT_SECONDS_MIN = 1.0
 # How much of the recent past a projection is drawn from.
 PROJECTION_WINDOW_HOURS = 24
 
@@ -66,6 +68,22 @@ def _placed(span: Span, *, start: datetime, end: datetime) -> Placed:
     x2 = share_of_span(span.end or end, start=start, end=end)
     width = max(x2 - x1, SPAN_WIDTH_MIN)
     return Placed(span, min(x1, SCALE - width), width)
+
+
+def waits(spans: Sequence[Span], *, start: datetime, end: datetime) -> tuple[Span, ...]:
+    """The times in which nothing of `spans` went on: for held money, for another try, for a machine."""
+    found, free_from = [], start
+    for span in sorted(spans, key=lambda span: span.start):
+        if (span.start - free_from).total_seconds() >= WAIT_SECONDS_MIN:
+            found.append(_wait(free_from, span.start))
+        free_from = max(free_from, span.end or end)
+    if (end - free_from).total_seconds() >= WAIT_SECONDS_MIN:
+        found.append(_wait(free_from, end))
+    return tuple(found)
+
+
+def _wait(start: datetime, end: datetime) -> Span:
+    return Span("wait", f"nothing went on for {(end - start).total_seconds():.0f} s", start, end)
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,6 +131,7 @@ WRITES = [
     ("/api/v1/candidates/{candidate}/promote", Role.ADMIN),
     ("/api/v1/tasks/{task}/reopen", Role.MEMBER),
     ("/api/v1/tasks/{task}/send-back", Role.MEMBER),
+    ("/api/v1/runs/{run}/stop", Role.MEMBER),
     ("/projects/{project}/changes/new", Role.MEMBER),
     ("/changes/{change}/start", Role.MEMBER),
     ("/changes/{change}/pause", Role.MEMBER),
@@ -141,6 +142,7 @@ WRITES = [
     ("/changes/{change}/raise", Role.ADMIN),
     ("/tasks/{task}/reopen", Role.MEMBER),
     ("/tasks/{task}/send-back", Role.MEMBER),
+    ("/runs/{run}/stop", Role.MEMBER),
     ("/candidates/{candidate}/promote", Role.ADMIN),
 ]
 Open = Callable[[Client, str], int]
