@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 from django.conf import settings
 from django.core.cache import cache
+from playwright.sync_api import Browser, sync_playwright
 
 from config.env import Plane
+from tests.browser import FLAGS
 
 # Marks of tests that need a part which a machine may lack, and why they are then skipped.
 NEEDS = {
@@ -60,6 +62,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def chromium_path() -> str:
     return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), "")
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """Debian's own browser. Of one module: while it lives, its loop runs in this thread."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_path(), args=FLAGS)
+        yield browser
+        browser.close()
 
 
 @pytest.fixture(autouse=True, scope="session")
