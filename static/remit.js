@@ -61,6 +61,32 @@
     navigator.clipboard.writeText(target.dataset.copy).then(() => say("Copied"), () => say("Not allowed"));
   });
 
+  // ---- the number of a line in a diff begins a comment about it; the link above each file does the same by keyboard
+  document.addEventListener("click", (event) => {
+    const number = event.target.closest("[data-comment] .ln");
+    const line = number && [...number.parentElement.querySelectorAll(".ln")].map((each) => each.textContent).findLast(Boolean);
+    if (line) location.href = `${number.closest("[data-comment]").dataset.comment}${encodeURIComponent(`:${line}`)}`;
+  });
+
+  // ---- a log that is followed shows its newest entry
+  let following = false;
+  const showNewest = () => {
+    const button = one("[data-follow]");
+    if (!button) { following = false; return; }
+    button.setAttribute("aria-pressed", String(following));
+    const newest = following && all(".log-calls > li").at(-1);
+    if (!newest) return;
+    const entry = [...newest.querySelectorAll(".log-entry")].at(-1);
+    if (entry) entry.open = true;
+    (entry || newest).scrollIntoView({ block: "end" });
+  };
+  document.addEventListener("click", (event) => {
+    if (!event.target.closest("[data-follow]")) return;
+    following = !following;
+    showNewest();
+  });
+  document.addEventListener("htmx:afterSwap", () => { if (following) showNewest(); });
+
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;
     all("details.why[open], details.ask[open], details.account[open]").forEach((open) => {

@@ -281,6 +281,10 @@ class MeterFigures:
         return bool(self.held.micro if isinstance(self.held, Usd) else self.held)
 
     @property
+    def is_used(self) -> bool:
+        return self.is_held or bool(self.spent.micro if isinstance(self.spent, Usd) else self.spent)
+
+    @property
     def bar(self) -> MoneyBar:
         """The same bar for calls: one call is drawn as one micro-dollar."""
         limit = None if self.limit is None else _as_usd(self.limit)

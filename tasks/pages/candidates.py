@@ -18,6 +18,7 @@ from tasks.api.views import patch_of
 from tasks.display.diff import Patch, read_patch
 from tasks.models import Candidate, ChangeSet
 from tasks.pages.live import mark_of, show
+from tasks.pages.work import commentable
 from tasks.promotion import Promoted, promote
 from tasks.states import CandidateState
 from tenants.access import require_role, role_of
@@ -34,6 +35,7 @@ def candidate_detail(request: HttpRequest, candidate_id: UUID) -> HttpResponse:
     known = {str(each.pk): each for each in _changesets(candidate)}
     merged = [known[key] for key in candidate.changesets if key in known]
     only = next((each for each in merged if each.task.key == request.GET.get("task")), None)
+    role = role_of(request.user, candidate.change.organization_id)
     context = {
         "candidate": candidate,
         "change": candidate.change,
@@ -43,7 +45,8 @@ def candidate_detail(request: HttpRequest, candidate_id: UUID) -> HttpResponse:
         "only": only,
         "patch": _patch(only or candidate, flagged=candidate.flagged_files),
         "live": candidate.state in LIVE_STATES,
-        "role": role_of(request.user, candidate.change.organization_id),
+        "commentable": commentable([only] if only else merged, candidate.change, role=role),
+        "role": role,
     }
     checks = [(check.pk, check.verdict) for check in candidate.checks.all()]
     mark = mark_of(candidate.state, trunk.generation, *checks)

@@ -111,7 +111,7 @@ def change_plan(request: HttpRequest, change_id: UUID) -> HttpResponse:
         "change": change,
         "form": form,
         "plan": plan,
-        "estimate": estimate_plan(plan) if plan else None,
+        "estimate": estimate_plan(change, plan) if plan else None,
         "waits": change.state == ChangeState.AWAITING_APPROVAL,
         "role": role_of(request.user, change.organization_id),
     }

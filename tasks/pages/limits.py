@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, cast
 from uuid import UUID, uuid4
 
@@ -10,6 +11,7 @@ from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
@@ -29,6 +31,14 @@ from tenants.models import Organization, Role, User
 
 CHANGES_SHOWN = 50
 UNKNOWN_PER_PAGE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Whose limit was changed, in words, with its page where it has one."""
+
+    text: str
+    link: str = ""
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -63,7 +73,7 @@ def limits(request: HttpRequest, organization_id: UUID) -> HttpResponse:
         form=form,
         preview=preview,
         preview_label=METER_LABELS.get(str(preview.kind), "") if preview else "",
-        history=_named(list(history[:CHANGES_SHOWN]), rows),
+        history=_named(organization, list(history[:CHANGES_SHOWN]), rows),
     )
 
 
@@ -146,6 +156,14 @@ def _words(done: LimitSet) -> str:
     return f"{after}, and {names} can go on." if names else f"{after}."
 
 
-def _named(history: list[LimitChange], rows: list[reads.SubjectLimit]) -> list[tuple[LimitChange, str]]:
-    names = {(row.figures.kind, row.subject): row.name for row in rows}
-    return [(change, names.get((change.kind, change.subject), change.subject)) for change in history]
+def _named(
+    organization: Organization, history: list[LimitChange], rows: list[reads.SubjectLimit]
+) -> list[tuple[LimitChange, Named]]:
+    """Each change of a limit with whose it was: a Change by its number, a member by their address."""
+    names = {(row.figures.kind, row.subject): Named(row.name) for row in rows}
+    subjects = {each.subject for each in history if each.kind == MeterKind.CHANGE}
+    for change in Change.objects.of_organization(organization.pk).filter(pk__in=subjects):
+        link = reverse("change", args=[change.pk])
+        names[MeterKind.CHANGE, str(change.pk)] = Named(f"{change.key} {change.title}", link)
+    gone = Named("no longer here")
+    return [(each, names.get((each.kind, each.subject), gone)) for each in history]

@@ -12,17 +12,29 @@ from budgets.money import ZERO, Usd
 from routing.words import Tier
 from tasks import reads
 from tasks.models import Candidate, Change, Check, Criterion, Task, TaskRun
+from tasks.pages.receipts import receipt_row
 from tasks.pages.stops import StopCard, stop_card
 from tasks.pages.stories import QUIET
-from tasks.pictures.graph import BOX_HEIGHT, BOX_WIDTH, Arrow, lay_out
+from tasks.pictures.graph import (
+    BOX_HEIGHT,
+    BOX_WIDTH,
+    MARGIN,
+    NARROW_WIDTH,
+    Arrow,
+    Graph,
+    lay_out,
+    lay_out_narrow,
+)
 from tasks.pictures.timeline import BurnDown, burn_down
 from tasks.planning import estimate_plan, plan_on
 from tasks.states import ENDED_CHANGES, ChangeState
 
 EVENTS_SHOWN = 12
+ROUTE = "route"
 # One charge is a step, no course.
 CHARGES_DRAWN_MIN = 2
-TITLE_IN_BOX_CHARACTERS = 24
+# Of a title in a box, at the size that the stylesheet gives it.
+CHARACTER_PIXELS = 8
 # The second line around a box that a limit stopped.
 RING = 4
 
@@ -47,6 +59,7 @@ class TaskRow:
     cost: Usd
     unknown_calls: int
     stop: StopCard | None
+    why: tuple[str, ...]  # of the latest attempt's tier, in sentences
 
     @property
     def tier(self) -> str:
@@ -62,7 +75,12 @@ class GraphBox:
     row: TaskRow
     x: int
     y: int
+    width: int
     title: str
+
+    @property
+    def ring_width(self) -> int:
+        return self.width + 2 * RING
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +89,7 @@ class TaskGraph:
     height: int
     boxes: tuple[GraphBox, ...]
     arrows: tuple[tuple[Arrow[UUID], bool], ...]  # True: added later, by the integrate rule
-    box_width: int = BOX_WIDTH
     box_height: int = BOX_HEIGHT
-    ring_width: int = BOX_WIDTH + 2 * RING
     ring_height: int = BOX_HEIGHT + 2 * RING
 
     @property
@@ -86,6 +102,7 @@ class ChangePanels:
     criteria: tuple[CriterionRow, ...]
     tasks: tuple[TaskRow, ...]
     graph: TaskGraph
+    narrow_graph: TaskGraph
     money: reads.Money
     meters: list[reads.MeterFigures]
     binding: reads.MeterFigures | None
@@ -103,14 +120,16 @@ class ChangePanels:
 def change_panels(change: Change, *, now: datetime) -> ChangePanels:
     money = reads.money_of([change])[change.pk]
     checks = reads.latest_checks([change]).get(change.pk, {})
-    rows = tuple(_task_row(task) for task in change.tasks.all())
+    whys = _whys(change)
+    rows = tuple(_task_row(task, whys) for task in change.tasks.all())
     events = list(reads.events_of(change).exclude(kind__in=QUIET).reverse()[:EVENTS_SHOWN])
     candidate = change.candidates.select_related("promoted_by").order_by("-number").first()
     meters = reads.meters_of(change, now=now)
     return ChangePanels(
         criteria=tuple(CriterionRow(each, checks.get(each.position)) for each in change.criteria.all()),
         tasks=rows,
-        graph=_graph(rows),
+        graph=_graph(rows, narrow=False),
+        narrow_graph=_graph(rows, narrow=True),
         money=money,
         meters=meters,
         binding=_binding(meters),
@@ -132,7 +151,7 @@ def criteria_strip(change: Change, checks: Mapping[UUID, Mapping[int, Check]]) -
 
 def _estimate(change: Change) -> tuple[Usd, Usd] | None:
     plan = plan_on(change) if change.state == ChangeState.AWAITING_APPROVAL else None
-    return estimate_plan(plan) if plan else None
+    return estimate_plan(change, plan) if plan else None
 
 
 def _burn(change: Change, money: reads.Money, *, now: datetime) -> BurnDown | None:
@@ -148,7 +167,13 @@ def _burn(change: Change, money: reads.Money, *, now: datetime) -> BurnDown | No
     return burn_down(charges, limit=money.limit, start=change.created_at, end=until + ahead, now=until)
 
 
-def _task_row(task: Task) -> TaskRow:
+def _whys(change: Change) -> dict[UUID, tuple[str, ...]]:
+    """Why each attempt got its tier, by run."""
+    routes = reads.receipts_of(change).filter(kind=ROUTE, run__isnull=False)
+    return {each.run_id: receipt_row(each).sentences for each in routes if each.run_id}
+
+
+def _task_row(task: Task, whys: Mapping[UUID, tuple[str, ...]]) -> TaskRow:
     runs = sorted(task.runs.all(), key=lambda run: run.attempt)
     return TaskRow(
         task=task,
@@ -157,23 +182,27 @@ def _task_row(task: Task) -> TaskRow:
         cost=sum((run.cost for run in runs), ZERO),
         unknown_calls=sum(run.unknown_calls for run in runs),
         stop=stop_card(task.stop_limit, task.stop_detail),
+        why=whys.get(runs[-1].pk, ()) if runs else (),
     )
 
 
-def _graph(rows: tuple[TaskRow, ...]) -> TaskGraph:
+def _graph(rows: tuple[TaskRow, ...], *, narrow: bool) -> TaskGraph:
     by_id = {row.task.pk: row for row in rows}
     edges = {row.task.pk: list(row.task.dependencies.all()) for row in rows}
-    drawn = lay_out({key: [edge.on_id for edge in ons] for key, ons in edges.items()})
+    depends_on = {key: [edge.on_id for edge in ons] for key, ons in edges.items()}
+    drawn: Graph[UUID] = lay_out_narrow(depends_on) if narrow else lay_out(depends_on)
     late = {(edge.on_id, key) for key, ons in edges.items() for edge in ons if edge.added_by != "plan"}
-    boxes = tuple(
-        GraphBox(by_id[box.key], box.x, box.y, _short(by_id[box.key].task.title)) for box in drawn.boxes
-    )
+    boxes = tuple(_box(by_id[box.key], box.x, box.y, narrow=narrow) for box in drawn.boxes)
     arrows = tuple((arrow, (arrow.source, arrow.target) in late) for arrow in drawn.arrows)
     return TaskGraph(drawn.width, drawn.height, boxes, arrows)
 
 
-def _short(title: str) -> str:
-    cut = TITLE_IN_BOX_CHARACTERS
+def _box(row: TaskRow, x: int, y: int, *, narrow: bool) -> GraphBox:
+    width = NARROW_WIDTH - MARGIN - x if narrow else BOX_WIDTH
+    return GraphBox(row, x, y, width, _short(row.task.title, width // CHARACTER_PIXELS))
+
+
+def _short(title: str, cut: int) -> str:
     return title if len(title) <= cut else title[: cut - 1].rstrip() + "…"
 
 

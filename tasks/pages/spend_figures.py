@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.db.models import Count, QuerySet
+from django.db.models.functions import TruncDate
 from django.http import HttpRequest
 
 from budgets.api import SEE_ALL, calls_for
@@ -20,7 +21,7 @@ from routing.words import Tier
 from tasks.models import Change, Event, TaskRun
 from tasks.pictures.bars import DayChart, MoneyBar, day_chart, money_bar
 from tasks.pictures.timeline import BurnDown, burn_down, share_of_span
-from tasks.reads import MeterFigures, accepted_of, figures_of
+from tasks.reads import MeterFigures, SubjectLimit, accepted_of, figures_of, limits_of
 from tasks.states import RunState
 from tenants.access import role_of
 from tenants.models import Membership, Organization, Project
@@ -56,10 +57,11 @@ class TierOutcome:
 
 @dataclass(frozen=True, slots=True)
 class RefusedCalls:
+    """How often one limit refused a call on one UTC day."""
+
+    day: date
     limit: str
     count: int
-    days: int
-    last: datetime
 
 
 def spend_figures(
@@ -88,6 +90,7 @@ def spend_figures(
         "cache_share": effect.read_tokens * 100 // effect.input_tokens if effect.input_tokens else None,
         "cache_saved": effect.saved,
         "tiers": _tiers(found, request.user),
+        "budgets": _budgets(request, organization, all_of_it=all_of_it, now=now),
         "refused": _refused(request, organization, filters) if all_of_it else (),
         "accepted": accepted_of(request.user, organization, found, filters),
         "calls": _labelled(organization, list(found[:CALLS_SHOWN])),
@@ -132,18 +135,28 @@ def _raises(
 
 
 def _refused(request: HttpRequest, organization: Organization, filters: Narrow) -> list[RefusedCalls]:
-    """How often each limit refused a call, and on how many days."""
+    """How often each limit refused a call on each UTC day, the newest day first."""
     events = Event.objects.visible_to(request.user).filter(
         organization=organization, kind="spend_limited", at__gte=filters.since, at__lt=filters.until
     )
-    found: dict[str, list[datetime]] = {}
-    for limit, at in events.order_by("at").values_list("data__limit", "at"):
-        found.setdefault(str(limit), []).append(at)
-    rows = [
-        RefusedCalls(limit, len(times), len({at.date() for at in times}), times[-1])
-        for limit, times in found.items()
+    counts = events.order_by().values_list(TruncDate("at", tzinfo=UTC), "data__limit").annotate(Count("pk"))
+    rows = [RefusedCalls(day, str(limit), count) for day, limit, count in counts]
+    return sorted(rows, key=lambda row: (row.day, row.count), reverse=True)
+
+
+def _budgets(
+    request: HttpRequest, organization: Organization, *, all_of_it: bool, now: datetime
+) -> list[SubjectLimit]:
+    """Every meter of now that is limited or was used; of people, a member sees their own alone."""
+    found = limits_of(organization, now=now)
+    mine = {MeterKind.USER: str(request.user.pk)}
+    return [
+        row
+        for row in found
+        if (all_of_it or mine.get(MeterKind(row.figures.kind), row.subject) == row.subject)
+        and (all_of_it or row.figures.kind != MeterKind.PROVIDER)
+        and (row.figures.limit is not None or row.figures.is_used)
     ]
-    return sorted(rows, key=lambda row: row.count, reverse=True)
 
 
 def _rankings(organization: Organization, calls: QuerySet[Reservation]) -> list[tuple[str, list[Share]]]:

@@ -18,20 +18,22 @@ from agents import archive
 from routing.words import Tier
 from tasks import reads
 from tasks.display.diff import Patch, read_patch
-from tasks.models import ChangeSet, DecisionReceipt, Task, TaskRun
+from tasks.display.hostile import revealed
+from tasks.models import Change, ChangeSet, DecisionReceipt, Task, TaskRun
 from tasks.pages.forms import CommentForm, ReasonForm
 from tasks.pages.live import mark_of, show
 from tasks.pages.receipts import ReceiptRow, receipt_row
 from tasks.pages.stops import stop_card
 from tasks.protected import is_protected
 from tasks.reopening import followers_of, send_back
-from tasks.states import TaskState
+from tasks.states import ENDED_CHANGES, TaskState
 from tasks.stops import may_reopen_without_raising
 from tasks.windows import reopen_task
 from tenants.access import require_role, role_of
 from tenants.forms import attempt
 from tenants.models import Role, User
 
+PLACE_CHARACTERS_MAX = 300
 OPEN_STATES = frozenset({TaskState.PENDING, TaskState.READY, TaskState.RUNNING, TaskState.BLOCKED})
 
 
@@ -52,6 +54,7 @@ def task_detail(request: HttpRequest, task_id: UUID) -> HttpResponse:
     task = reads.task_for(request.user, task_id)
     runs = list(reads.runs_of(task))
     receipts = list(reads.receipts_of(task.change, task))
+    role = role_of(request.user, task.change.organization_id)
     changeset: ChangeSet | None = task.changesets.order_by("-created_at", "-id").first()
     context = {
         "task": task,
@@ -63,8 +66,9 @@ def task_detail(request: HttpRequest, task_id: UUID) -> HttpResponse:
         "may_reopen": _may_reopen(task.state, task.stop_limit, task.stop_detail),
         "changeset": changeset,
         "patch": _patch(changeset),
+        "commentable": commentable([changeset] if changeset else [], task.change, role=role),
         "live": task.state in OPEN_STATES,
-        "role": role_of(request.user, task.change.organization_id),
+        "role": role,
     }
     facts = [(r.pk, r.state, r.calls, r.cost, r.unknown_calls) for r in runs]
     mark = mark_of(task.state, task.waiting_for, task.stop_limit, len(receipts), *facts)
@@ -96,7 +100,8 @@ def task_send_back(request: HttpRequest, task_id: UUID) -> HttpResponse:
     """Have finished work done again, with a comment."""
     task = reads.task_for(request.user, task_id)
     require_role(request.user, task.change.organization_id, Role.MEMBER)
-    form = CommentForm(request.POST or None, initial={"key": f"page-{uuid4()}"})
+    initial = {"key": f"page-{uuid4()}", "comment": _place(request)}
+    form = CommentForm(request.POST or None, initial=initial)
     if request.method == "POST" and form.is_valid():
         by = cast(User, request.user)
         done = attempt(form, lambda: _sent_back(task, by=by, **form.cleaned_data))
@@ -107,9 +112,23 @@ def task_send_back(request: HttpRequest, task_id: UUID) -> HttpResponse:
     return render(request, "tasks/task_send_back.html", context, status=400 if form.errors else 200)
 
 
+def _place(request: HttpRequest) -> str:
+    """The comment begun, from a line of a diff: the place is in the address."""
+    at = " ".join(request.GET.get("at", "").split())[:PLACE_CHARACTERS_MAX]
+    return f"{at}: " if at else ""
+
+
 def _sent_back(task: Task, *, by: User, comment: str, key: str) -> Task:
     send_back(task, comment, by=by, key=key, now=timezone.now())
     return task
+
+
+def commentable(changesets: Sequence[ChangeSet], change: Change, *, role: Role | None) -> dict[str, UUID]:
+    """For each file of a diff, as it is shown, the Task that a comment on it goes back to; none where it may not."""
+    if role is None or role < Role.MEMBER or change.state in ENDED_CHANGES:
+        return {}
+    done = (each for each in changesets if each.task.state == TaskState.DONE)
+    return {revealed(path): each.task_id for each in done for path in each.own_files}
 
 
 def _lanes(runs: Sequence[TaskRun], receipts: Sequence[DecisionReceipt], reset_at: Any) -> Iterator[Lane]:

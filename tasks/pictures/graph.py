@@ -18,6 +18,11 @@ BOX_HEIGHT = 64
 GAP_X = 56
 GAP_Y = 20
 MARGIN = 6
+NARROW_WIDTH = 350
+NARROW_GAP = 14
+NARROW_INDENT = 24
+NARROW_INDENTS_WIDTH = 120
+NARROW_STEM = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,29 @@ def lay_out(depends_on: Mapping[Key, Sequence[Key]]) -> Graph[Key]:
         boxes=tuple(boxes.values()),
         arrows=tuple(arrows),
     )
+
+
+def lay_out_narrow(depends_on: Mapping[Key, Sequence[Key]]) -> Graph[Key]:
+    """The same graph for a narrow screen: a box a row, indented by its layer, arrows down the left side."""
+    layers = _layers(depends_on)
+    order = sorted(layers, key=lambda key: layers[key])
+    indent = min(NARROW_INDENT, NARROW_INDENTS_WIDTH // max(*layers.values(), 1)) if layers else 0
+    boxes = {
+        key: Box(key, MARGIN + layers[key] * indent, MARGIN + row * (BOX_HEIGHT + NARROW_GAP))
+        for row, key in enumerate(order)
+    }
+    arrows = [Arrow(on, key, _elbow(boxes[on], boxes[key])) for key, ons in depends_on.items() for on in ons]
+    return Graph(
+        width=NARROW_WIDTH,
+        height=2 * MARGIN + max(len(order) * (BOX_HEIGHT + NARROW_GAP) - NARROW_GAP, 0),
+        boxes=tuple(boxes.values()),
+        arrows=tuple(arrows),
+    )
+
+
+def _elbow(source: Box[Key], target: Box[Key]) -> str:
+    x, y = source.x + NARROW_STEM, source.y + BOX_HEIGHT
+    return f"M{x},{y} V{target.y + BOX_HEIGHT // 2} H{target.x}"
 
 
 def _layers(depends_on: Mapping[Key, Sequence[Key]]) -> dict[Key, int]:

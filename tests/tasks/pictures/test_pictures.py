@@ -10,11 +10,17 @@ from hypothesis import strategies as st
 
 from budgets.money import ZERO, Usd
 from tasks.pictures.bars import SCALE, day_chart, money_bar
-from tasks.pictures.graph import BOX_HEIGHT, BOX_WIDTH, lay_out
-from tasks.pictures.timeline import Span, burn_down, timeline
+from tasks.pictures.graph import BOX_HEIGHT, BOX_WIDTH, NARROW_WIDTH, lay_out, lay_out_narrow
+from tasks.pictures.timeline import Span, burn_down, timeline, waits
 
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
+
+
+def at(seconds: float) -> datetime:
+    return NOON + timedelta(seconds=seconds)
+
+
 amounts = st.integers(0, 10**9).map(Usd)
 
 
@@ -96,3 +102,27 @@ def test_the_projection_meets_zero_at_the_pace_of_the_last_day() -> None:
 def test_without_recent_charges_nothing_is_projected() -> None:
     picture = burn_down([], limit=Usd(40), start=NOON, end=NOON + HOUR, now=NOON + HOUR)
     assert (picture.stops_at, picture.ahead) == (None, "")
+
+
+def test_the_narrow_graph_has_a_box_a_row_below_what_it_builds_on_and_fits() -> None:
+    depends_on: dict[str, list[str]] = {f"T{n}": [f"T{n - 1}"] if n else [] for n in range(30)}
+    graph = lay_out_narrow(depends_on | {"X": ["T0", "T29"]})
+    place = {box.key: box for box in graph.boxes}
+    assert len({box.y for box in graph.boxes}) == len(graph.boxes)
+    for arrow in graph.arrows:
+        assert place[arrow.source].y + BOX_HEIGHT <= place[arrow.target].y
+    assert max(box.x for box in graph.boxes) < NARROW_WIDTH / 2
+    assert max(box.y for box in graph.boxes) + BOX_HEIGHT <= graph.height
+    assert lay_out_narrow({}).boxes == ()
+
+
+def test_waits_are_the_times_in_which_nothing_went_on() -> None:
+    spans = [
+        Span("call", "1", at(0), at(5)),
+        Span("tool", "2", at(3), at(8)),
+        Span("call", "3", at(8.5), at(10)),
+        Span("call", "4", at(20), None),
+    ]
+    found = [(wait.start, wait.end) for wait in waits(spans, start=at(-3), end=at(30))]
+    assert found == [(at(-3), at(0)), (at(10), at(20))]
+    assert [(wait.start, wait.end) for wait in waits([], start=at(0), end=at(9))] == [(at(0), at(9))]
