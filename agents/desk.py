@@ -18,6 +18,7 @@ from agents.tools.tool import Bench, ToolResult, Verdict
 from agents.tools.toolbox import specs_of, tools_for, use_tool
 from agents.workspace.checkout import Workspace
 from agents.workspace.git import Store, store_for
+from agents.workspace.publishing import rules_of
 from providers.gateway import Gateway
 from providers.messages import (
     CachePlan,
@@ -221,4 +222,5 @@ def _workspace_for(spec: AttemptSpec, store: Store | None) -> Workspace | None:
         change_id=spec.payers.change_id,
         sandboxes_max=spec.caps.sandboxes_max,
         extra_commands=spec.extra_commands,
+        rules=rules_of(spec.publish_rules),
     )

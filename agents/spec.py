@@ -103,6 +103,7 @@ class AttemptSpec:
     committed_at: int  # seconds since the epoch: fixed, so that ids repeat
     trusted: bool = False
     extra_commands: tuple[tuple[str, ...], ...] = ()
+    publish_rules: Mapping[str, Any] = field(default_factory=dict)  # what the project's owner set
     archive_prefix: str = ""  # context/<project>/<change>/<task>
     # One tuple of rules per ancestor, outermost first; in each the last match wins, and any deny denies.
     tool_rules: tuple[tuple[ToolRule, ...], ...] = ()

@@ -16,10 +16,11 @@ from uuid import uuid4
 
 import django
 
+from agents.tier import SandboxTier
 from agents.workspace.bubblewrap import Box
 from agents.workspace.checkout import Workspace, workspaces_directory
 from agents.workspace.git import Store
-from agents.workspace.sandbox import SandboxTier, give, probe, run
+from agents.workspace.sandbox import give, probe, run
 from agents.workspace.slots import claim
 from agents.workspace.starting import sandbox_owner
 from agents.workspace.worktree import WorkTree, remove_tree

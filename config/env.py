@@ -79,6 +79,22 @@ VARIABLES: tuple[tuple[str, str, str], ...] = (
     ("REMIT_S3_REGION", "us-east-1", "region of the bucket"),
     ("REMIT_S3_ACCESS_KEY", "the machine's role", "access key of the store"),
     ("REMIT_S3_SECRET_KEY", "the machine's role", "secret key of the store"),
+    (
+        "REMIT_PYTHON_INDEX",
+        "pip's own",
+        "index that prepared Python dependencies come from, such as https://index.example.org/simple",
+    ),
+    ("REMIT_NODE_REGISTRY", "npm's own", "registry that prepared Node dependencies come from"),
+    (
+        "REMIT_DEPENDENCIES_PROXY",
+        "none",
+        "http:// proxy for the step that prepares dependencies, and for nothing else",
+    ),
+    (
+        "REMIT_DEPENDENCIES_CERTIFICATES",
+        "the host's",
+        "file of the authorities that this step trusts",
+    ),
     ("REMIT_EMBEDDINGS", "hashing", "`hashing` (lexical, built in) or `http` (a service)"),
     ("REMIT_EMBEDDINGS_URL", "none", "address of the service, without /v1/embeddings"),
     ("REMIT_EMBEDDINGS_MODEL", "BAAI/bge-small-en-v1.5", "its model; 384 dimensions"),
@@ -156,6 +172,10 @@ class Plane:
     s3_region: str = "us-east-1"
     s3_access_key: str = ""
     s3_secret_key: str = ""
+    python_index: str = ""
+    node_registry: str = ""
+    dependencies_proxy: str = ""
+    dependencies_certificates: Path | None = None
     embeddings: str = "hashing"
     embeddings_url: str = ""
     embeddings_model: str = "BAAI/bge-small-en-v1.5"
@@ -210,6 +230,10 @@ class Plane:
             s3_region=read("REMIT_S3_REGION", str, cls.s3_region),
             s3_access_key=read("REMIT_S3_ACCESS_KEY", str, ""),
             s3_secret_key=read("REMIT_S3_SECRET_KEY", str, ""),
+            python_index=read("REMIT_PYTHON_INDEX", service_url("http", "https"), ""),
+            node_registry=read("REMIT_NODE_REGISTRY", service_url("http", "https"), ""),
+            dependencies_proxy=read("REMIT_DEPENDENCIES_PROXY", service_url("http", "https"), ""),
+            dependencies_certificates=read("REMIT_DEPENDENCIES_CERTIFICATES", existing_file, None),
             embeddings=read("REMIT_EMBEDDINGS", one_of("hashing", "http"), "hashing"),
             embeddings_url=read("REMIT_EMBEDDINGS_URL", service_url("http", "https"), ""),
             embeddings_model=read("REMIT_EMBEDDINGS_MODEL", str, cls.embeddings_model),

@@ -13,6 +13,14 @@ from tenants.caps import CAPS
 from tenants.errors import InvalidInput
 from tenants.models import Project, Promotion, Role, Scope
 from tenants.projects import EXTRA_COMMANDS_MAX
+from tenants.publish_rules import (
+    EXCEPTIONS_MAX,
+    FILE_KIB_DEFAULT,
+    FILE_KIB_MAX,
+    FILES_DEFAULT,
+    FILES_MAX,
+    PATTERNS_MAX,
+)
 
 Result = TypeVar("Result")
 
@@ -122,6 +130,38 @@ class SettingsForm(forms.Form):
         help_text=f"One exact command a line, at most {EXTRA_COMMANDS_MAX}, such as: npm run e2e. No shell.",
     )
 
+    publish_file_kib_max = forms.IntegerField(
+        label="Largest file, in KiB",
+        required=False,
+        min_value=1,
+        max_value=FILE_KIB_MAX,
+        widget=forms.NumberInput(attrs={"placeholder": f"{FILE_KIB_DEFAULT}"}),
+        help_text=f"Default {FILE_KIB_DEFAULT:,}, at most {FILE_KIB_MAX:,}.",
+    )
+    publish_files_max = forms.IntegerField(
+        label="Files in one change set",
+        required=False,
+        min_value=1,
+        max_value=FILES_MAX,
+        widget=forms.NumberInput(attrs={"placeholder": f"{FILES_DEFAULT}"}),
+        help_text=f"Default {FILES_DEFAULT:,}, at most {FILES_MAX:,}.",
+    )
+    publish_secret_patterns = forms.CharField(
+        label="More kinds of secrets",
+        required=False,
+        max_length=20_000,
+        widget=forms.Textarea(attrs={"rows": 3, "class": "code-input", "spellcheck": "false"}),
+        help_text=f"One a line, at most {PATTERNS_MAX}: what it is, a colon, a regular expression without "
+        "look-around. Such as: an ACME key: ACME-[A-Z0-9]{20}",
+    )
+    publish_secret_exceptions = forms.CharField(
+        label="Where nobody looks for secrets",
+        required=False,
+        max_length=20_000,
+        widget=forms.Textarea(attrs={"rows": 3, "class": "code-input", "spellcheck": "false"}),
+        help_text=f"One path a line, at most {EXCEPTIONS_MAX}, such as: tests/fixtures/*. A star takes / too.",
+    )
+
     def __init__(self, *args: Any, owner: bool, **more: Any) -> None:
         super().__init__(*args, **more)
         for name, cap in CAPS.items():
@@ -138,7 +178,7 @@ class SettingsForm(forms.Form):
                 "allow_opus"
             ].help_text += " Opus is off in the whole deployment now (ALLOW_OPUS), whatever is set here."
         if not owner:
-            for name in ("trusted", "extra_commands"):
+            for name in ("trusted", "extra_commands", *(each.name for each in self.publish_fields())):
                 self.fields[name].disabled = True
                 self.fields[name].help_text = "Only an owner may change this."
 
@@ -147,6 +187,11 @@ class SettingsForm(forms.Form):
         plain = ("name", "description", "connector", "plan_needs_approval", "promotion", "raise_needs_reason")
         values = {name: getattr(project, name) for name in (*plain, "allow_opus", "trusted")}
         values["extra_commands"] = "\n".join(shlex.join(argv) for argv in project.extra_commands)
+        rules = {**project.publish_rules}
+        patterns = rules.pop("secret_patterns", [])
+        values["publish_secret_patterns"] = "\n".join(f"{one['name']}: {one['pattern']}" for one in patterns)
+        values["publish_secret_exceptions"] = "\n".join(rules.pop("secret_exceptions", []))
+        values |= {f"publish_{name}": number for name, number in rules.items()}
         return values | {f"cap_{name}": number for name, number in project.caps.items()}
 
     def clean_extra_commands(self) -> list[list[str]]:
@@ -160,10 +205,35 @@ class SettingsForm(forms.Form):
         """What `change_project` takes."""
         data = self.cleaned_data
         caps = {name: data[f"cap_{name}"] for name in CAPS if data.get(f"cap_{name}") is not None}
-        return {name: value for name, value in data.items() if not name.startswith("cap_")} | {"caps": caps}
+        plain = {name: value for name, value in data.items() if not name.startswith(("cap_", "publish_"))}
+        return plain | {"caps": caps, "publish_rules": self._publish_rules()}
+
+    def _publish_rules(self) -> Mapping[str, object]:
+        data = self.cleaned_data
+        pairs = [_pair(line) for line in _lines(data["publish_secret_patterns"])]
+        rules = {
+            "file_kib_max": data["publish_file_kib_max"],
+            "files_max": data["publish_files_max"],
+            "secret_patterns": [{"name": name, "pattern": pattern} for name, pattern in pairs],
+            "secret_exceptions": _lines(data["publish_secret_exceptions"]),
+        }
+        return {name: value for name, value in rules.items() if value}
+
+    def publish_fields(self) -> list[forms.BoundField]:
+        return [self[name] for name in self.fields if name.startswith("publish_")]
 
     def cap_fields(self) -> list[forms.BoundField]:
         return [self[f"cap_{name}"] for name in CAPS]
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def _pair(line: str) -> tuple[str, str]:
+    """What a secret is, and its pattern, which may hold colons itself; a line without one is no pattern."""
+    name, _, pattern = line.partition(":")
+    return name.strip(), pattern.strip()
 
 
 class JoinForm(forms.Form):

@@ -127,6 +127,8 @@ class Project(TenantModel):
     caps = models.JSONField(default=dict, blank=True)
     # Exact argv patterns that an owner allows beside the built-in grammars: [["npm", "run", "e2e"], ...]
     extra_commands = models.JSONField(default=list, blank=True)
+    # What agents may publish, where it differs from the defaults: {"file_kib_max": 1024, ...}
+    publish_rules = models.JSONField(default=dict, blank=True)
     archived_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 

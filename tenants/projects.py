@@ -14,13 +14,14 @@ from tenants.audit import note
 from tenants.caps import checked_caps
 from tenants.errors import InvalidInput, RoleTooLow
 from tenants.models import Project, Promotion, Role, User
+from tenants.publish_rules import checked_publish_rules
 
 EXTRA_COMMANDS_MAX = 50
 ARGUMENTS_MAX = 64
 ARGUMENT_CHARACTERS_MAX = 1_000
 
-# What widens what an agent may run on the host: an owner's word, not an admin's.
-OWNER_ONLY = frozenset({"trusted", "extra_commands"})
+# What widens what an agent may run on the host, or what may leave it: an owner's word, not an admin's.
+OWNER_ONLY = frozenset({"trusted", "extra_commands", "publish_rules"})
 
 
 def change_project(project: Project, wanted: Mapping[str, object], *, by: User, now: datetime) -> Project:
@@ -129,6 +130,7 @@ _CHECKS: dict[str, Callable[[str, object], Any]] = {
     "trusted": _flag,
     "caps": checked_caps,
     "extra_commands": _commands,
+    "publish_rules": checked_publish_rules,
     "archived": _flag,
 }
 SETTINGS = tuple(_CHECKS)

@@ -23,6 +23,12 @@ from tenants.models import (
     Role,
     Scope,
 )
+from tenants.publish_rules import (
+    FILE_KIB_MAX,
+    FILES_MAX,
+    PATTERN_CHARACTERS_MAX,
+    PATTERN_NAME_CHARACTERS_MAX,
+)
 
 ROLE_WORDS = tuple(Role.labels)
 
@@ -115,6 +121,34 @@ class InvitationInput(Shape):
     role = RoleField(required=False)
 
 
+class SecretPatternShape(serializers.Serializer[Any]):
+    name = serializers.CharField(max_length=PATTERN_NAME_CHARACTERS_MAX, help_text='such as "an ACME key"')
+    pattern = serializers.CharField(
+        max_length=PATTERN_CHARACTERS_MAX, help_text="a regular expression without look-around"
+    )
+
+
+class PublishRulesShape(serializers.Serializer[Any]):
+    """What agents may publish. Null takes an override back."""
+
+    file_kib_max = serializers.IntegerField(
+        min_value=1, max_value=FILE_KIB_MAX, required=False, allow_null=True, help_text="of one file, in KiB"
+    )
+    files_max = serializers.IntegerField(
+        min_value=1, max_value=FILES_MAX, required=False, allow_null=True, help_text="in one ChangeSet"
+    )
+    secret_patterns = SecretPatternShape(many=True, required=False, allow_null=True)
+    secret_exceptions = serializers.ListField(
+        child=serializers.CharField(),
+        required=False,
+        allow_null=True,
+        help_text="globs of paths where nobody looks for secrets; * takes / too",
+    )
+
+    def to_representation(self, instance: Any) -> Any:
+        return dict(instance)
+
+
 class ProjectOutput(serializers.ModelSerializer[Project]):
     organization = serializers.UUIDField(source="organization_id")
     promotion = serializers.ChoiceField(choices=Promotion.choices)
@@ -123,6 +157,7 @@ class ProjectOutput(serializers.ModelSerializer[Project]):
     )
     caps_in_force = serializers.SerializerMethodField()
     extra_commands = serializers.ListField(child=serializers.ListField(child=serializers.CharField()))
+    publish_rules = PublishRulesShape(help_text="only what differs from the defaults")
 
     class Meta:
         model = Project
@@ -141,6 +176,7 @@ class ProjectOutput(serializers.ModelSerializer[Project]):
             "caps",
             "caps_in_force",
             "extra_commands",
+            "publish_rules",
             "archived_at",
             "created_at",
         ]
@@ -180,6 +216,7 @@ class ProjectSettings(Shape):
     extra_commands = serializers.ListField(
         child=serializers.ListField(child=serializers.CharField()), required=False, help_text="owners only"
     )
+    publish_rules = PublishRulesShape(required=False, help_text="owners only")
     archived = serializers.BooleanField(required=False)
 
 

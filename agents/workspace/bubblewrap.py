@@ -26,7 +26,7 @@ ETC_FILES: Mapping[str, str] = {
     "/etc/gitconfig": "[safe]\n\tdirectory = *\n[core]\n\ttrustctime = false\n",
 }
 _ETC_TREES = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/certs", "/etc/ssl/openssl.cnf")
-_NETWORK_FILES = ("/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf", "/etc/npmrc")
+_NETWORK_FILES = ("/etc/resolv.conf", "/etc/hosts")
 
 
 @dataclass(frozen=True, slots=True)

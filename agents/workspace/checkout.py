@@ -16,6 +16,7 @@ from uuid import UUID, uuid4
 from django.conf import settings
 
 from agents.errors import AgentError, GitError
+from agents.tier import SandboxTier
 from agents.workspace.allowlist import (
     Refusal,
     read_command,
@@ -31,7 +32,7 @@ from agents.workspace.lockfiles import LOCK_BYTES_MAX, is_lock_name
 from agents.workspace.names import PathRefused
 from agents.workspace.paths import Root
 from agents.workspace.publishing import Problem, PublishRules, why_not_published
-from agents.workspace.sandbox import CommandOutput, SandboxTier, probe, run
+from agents.workspace.sandbox import CommandOutput, probe, run
 from agents.workspace.slots import SANDBOXES_MAX, claim, dead, take_slot
 from agents.workspace.starting import forget_stages, sandbox_owner
 from agents.workspace.worktree import WorkTree, remove_tree

@@ -8,20 +8,23 @@ import json
 import os
 import platform
 import sys
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
 
 from agents.errors import NoSandbox
+from agents.tier import SandboxTier
 from agents.workspace.bubblewrap import WORKSPACE, Box, Mount
 from agents.workspace.git import Store
 from agents.workspace.limits import MEBIBYTE, Limits
 from agents.workspace.lockfiles import LOCK_BYTES_MAX, NODE, PYTHON, Wanted, is_lock_name, wanted_of
-from agents.workspace.sandbox import CommandOutput, SandboxTier, give, probe, run
+from agents.workspace.sandbox import CommandOutput, give, probe, run
 from agents.workspace.toolchain import toolchain
 from agents.workspace.worktree import remove_tree
 
@@ -37,12 +40,11 @@ NODE_MODULES = "/node_modules"  # the parent of /workspace: require, import and 
 PROJECT = "the-project"
 _LOCKS = "/locks"
 _PIP = "/opt/pip"
-# How the operator reaches registries; only this step gets them, and no code of a repository runs in it.
-_REGISTRY_VARIABLES = (
-    "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_CERT", "PIP_DEFAULT_TIMEOUT", "PIP_TRUSTED_HOST",
-    "NPM_CONFIG_REGISTRY", "npm_config_registry", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "http_proxy",
-    "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
-)  # fmt: skip
+_CERTIFICATES = "/opt/certificates.pem"
+# Whom this host trusts; a setting may name another file.
+_TRUSTED = (Path("/etc/ssl/certs/ca-certificates.crt"), Path("/etc/pki/tls/certs/ca-bundle.crt"))
+REGISTRY_SECONDS_MAX = 60  # for one answer
+WAIT_SECONDS = 0.5  # between two looks at a step that another worker builds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +96,7 @@ class Prepared:
             "npm_config_cache": "/tmp/npm",  # noqa: S108
             "npm_config_offline": "true",
             "GOCACHE": "/tmp/go",  # noqa: S108
-            "GOFLAGS": "-mod=readonly",
+            # No -mod here: Go itself takes a vendor folder where there is one, and changes go.mod never.
             "GOPROXY": "off",
             "GOTOOLCHAIN": "local",
             "CARGO_TARGET_DIR": "/tmp/cargo",  # noqa: S108
@@ -178,7 +180,7 @@ def _build(wanted: Wanted, beat: Callable[[], None] | None) -> None:
     root.mkdir(parents=True, exist_ok=True)
     lock = os.open(root / f"{wanted.key}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # another worker may be at it: then its result is ours
+        _wait_for(lock, beat)  # another worker may be at it: then its result is ours
         if (root / wanted.key).is_dir():
             return
         place, locks = root / f"{wanted.key}.building", root / f"{wanted.key}.locks"
@@ -195,12 +197,22 @@ def _build(wanted: Wanted, beat: Callable[[], None] | None) -> None:
             (root / f"{wanted.key}.used").touch()
             _note(wanted, {**facts, "state": "ready"})
         else:
-            text = output.text[-PREPARE_OUTPUT_CHARACTERS_MAX:]
+            text = without_secrets(output.text[-PREPARE_OUTPUT_CHARACTERS_MAX:])
             _note(wanted, {**facts, "state": "failed", "reason": output.reason, "text": text})
             remove_tree(place)
         remove_tree(locks)
     finally:
         os.close(lock)
+
+
+def _wait_for(lock: int, beat: Callable[[], None] | None) -> None:
+    while True:
+        with suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        if beat is not None:
+            beat()
+        time.sleep(WAIT_SECONDS)
 
 
 def _install(wanted: Wanted, place: Path, locks: Path, beat: Callable[[], None] | None) -> CommandOutput:
@@ -224,7 +236,11 @@ def _install(wanted: Wanted, place: Path, locks: Path, beat: Callable[[], None] 
     pip = importlib.util.find_spec("pip")
     if wanted.kind == PYTHON and pip is not None and pip.origin:
         mounts.append(Mount(Path(pip.origin).parent, f"{_PIP}/pip"))
-    box = Box(directory=place, place=DEPS, mounts=tuple(mounts), network=True, environment=_registries())
+    trusted = _trusted()
+    if trusted is not None:
+        mounts.append(Mount(trusted, _CERTIFICATES))
+    environment = registries(trusts=trusted is not None)
+    box = Box(directory=place, place=DEPS, mounts=tuple(mounts), network=True, environment=environment)
     limits = Limits(
         seconds_max=PREPARE_SECONDS_MAX,
         cpu_seconds_max=PREPARE_SECONDS_MAX,
@@ -239,18 +255,23 @@ def _install(wanted: Wanted, place: Path, locks: Path, beat: Callable[[], None] 
 
 def _python_script(wanted: Wanted) -> str:
     """`--only-binary`: no set-up script of a package runs. pip is the worker's own, read-only."""
-    options = "".join(f" -r {_LOCKS}/{name}" for name in wanted.requirement_files)
-    if wanted.constraints:
-        options += f" -c {_LOCKS}/constraints.lock"
     pip = f"PYTHONPATH={_PIP} PYTHONNOUSERSITE=1 {DEPS}/bin/python3 -m pip"
+    constraints = f" -c {_LOCKS}/constraints.lock" if wanted.constraints else ""
+    install = (
+        f"{pip} install --quiet --no-input --disable-pip-version-check --no-cache-dir --only-binary :all:"
+    )
+    # With one hash in it, pip wants hashes for all that a command installs: such lists go first, alone.
+    hashed = {name for name, data in wanted.files if b"--hash=" in data}
+    first = "".join(f" -r {_LOCKS}/{name}" for name in wanted.requirement_files if name in hashed)
+    rest = "".join(f" -r {_LOCKS}/{name}" for name in wanted.requirement_files if name not in hashed)
     # A package may pull in a released copy of the project itself (pytest wants Pygments): its tests would
     # then prove the release. In place, as here, the project's own files are the ones that count.
     without = f"{pip} uninstall --quiet --yes {wanted.project}\n" if wanted.project else ""
     return (
         f"{toolchain().python} -m venv --without-pip {DEPS}\n"
         f"cd {_LOCKS}\n"  # relative names inside requirement files
-        f"{pip} install --quiet --no-input "
-        f'--disable-pip-version-check --no-cache-dir --only-binary :all:{options} "$@"\n'
+        + (f"{install}{first}\n" if first else "")
+        + f'{install}{constraints}{rest} "$@"\n'
         f"{without}"
         f"cp -r {_LOCKS}/{PROJECT}/. {DEPS}/lib/python3*/site-packages/\n"
     )
@@ -267,9 +288,49 @@ def _node_script(wanted: Wanted) -> str:
     return f"cd {DEPS}\n{commands[wanted.installer]}\nmkdir -p node_modules\n"
 
 
-def _registries() -> dict[str, str]:
-    found = {name: os.environ[name] for name in _REGISTRY_VARIABLES if name in os.environ}
-    return {**found, "npm_config_cache": "/tmp/npm", "PYTHONDONTWRITEBYTECODE": ""}  # noqa: S108
+def registries(*, trusts: bool) -> dict[str, str]:
+    """How the step reaches registries: what the settings name, and nothing of the worker's own environment.
+
+    Only this step gets it, and no code of a repository runs in it: an address may hold a password.
+    """
+    plane = settings.PLANE
+    found = {
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_DEFAULT_TIMEOUT": str(REGISTRY_SECONDS_MAX),
+        "NPM_CONFIG_USERCONFIG": os.devnull,
+        "NPM_CONFIG_GLOBALCONFIG": os.devnull,
+        "npm_config_cache": "/tmp/npm",  # noqa: S108  # inside the sandbox
+        "BUN_INSTALL_CACHE_DIR": "/tmp/bun",  # noqa: S108
+        "PYTHONDONTWRITEBYTECODE": "",
+    }
+    if plane.python_index:
+        found["PIP_INDEX_URL"] = plane.python_index
+    if plane.node_registry:
+        found["NPM_CONFIG_REGISTRY"] = plane.node_registry
+    if plane.dependencies_proxy:
+        found |= dict.fromkeys(
+            ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), plane.dependencies_proxy
+        )
+    if trusts:
+        found |= dict.fromkeys(("PIP_CERT", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS"), _CERTIFICATES)
+    return found
+
+
+def without_secrets(said: str) -> str:
+    """What an installer wrote, without the passwords of the addresses that it was given: people read it, and agents."""
+    plane = settings.PLANE
+    for address in (plane.python_index, plane.node_registry, plane.dependencies_proxy):
+        parts = urlsplit(address)
+        if "@" in parts.netloc:
+            for secret in (parts.netloc.rpartition("@")[0], parts.password or ""):
+                said = said.replace(secret, "***") if secret else said
+    return said
+
+
+def _trusted() -> Path | None:
+    named = settings.PLANE.dependencies_certificates
+    candidates = [named] if named is not None else _TRUSTED
+    return next((path for path in candidates if path.is_file()), None)
 
 
 def _salt() -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ LOCK_BYTES_MAX = 8 << 20
 ALWAYS_IN_PYTHON = ("pytest",)
 _REQUIREMENTS = re.compile(r"requirements[A-Za-z0-9_.-]{0,40}\.txt")
 _PYTHON_FILES = frozenset({"pyproject.toml", "uv.lock"})
+_VENDORED = frozenset({"go.mod", "Cargo.lock"})  # of languages whose packages are vendored, not installed
 _NODE_LOCKS = ("package-lock.json", "npm-shrinkwrap.json", "bun.lock", "pnpm-lock.yaml", "yarn.lock")
 _TEST_GROUPS = frozenset({"test", "tests", "testing", "dev"})
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\s*(?:\[[A-Za-z0-9_,. -]*\])?\s*[^\n@]*")
@@ -47,8 +49,32 @@ def is_lock_name(name: str) -> bool:
         name in _PYTHON_FILES
         or name in _NODE_LOCKS
         or name == "package.json"
+        or name in _VENDORED
         or _REQUIREMENTS.fullmatch(name) is not None
     )
+
+
+def why_not_prepared(files: Mapping[str, bytes], tops: Container[str]) -> list[str]:
+    """What a project asks for and no step installs, in plain words. `tops` are the names at its top.
+
+    Go and Cargo have no step: what is vendored works offline, and nothing else does.
+    """
+    found = []
+    if "package.json" in files and not any(name in files for name in _NODE_LOCKS):
+        wanted = _json(files["package.json"])
+        if wanted.get("dependencies") or wanted.get("devDependencies"):
+            locks = ", ".join(_NODE_LOCKS)
+            found.append(
+                f"package.json names packages and has no lock file (one of {locks}): none is installed"
+            )
+    if re.search(rb"^require\b", files.get("go.mod", b""), re.MULTILINE) and "vendor" not in tops:
+        found.append("go.mod requires modules that are not here: commit what `go mod vendor` writes")
+    if b"registry+" in files.get("Cargo.lock", b"") and "vendor" not in tops:
+        found.append(
+            "Cargo.lock names crates that are not here: commit what `cargo vendor` writes, and the "
+            ".cargo/config.toml that it prints"
+        )
+    return found
 
 
 def wanted_of(files: Mapping[str, bytes], *, salt: str) -> tuple[Wanted, ...]:
@@ -165,3 +191,11 @@ def _toml(data: bytes) -> Mapping[str, Any]:
         return tomllib.loads(data.decode("utf-8"))
     except (ValueError, RecursionError):
         return {}
+
+
+def _json(data: bytes) -> Mapping[str, Any]:
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agents.errors import GitError, NoSandbox
+from agents.tier import SandboxTier
 from agents.workspace.checkout import open_checkout
-from agents.workspace.deps import DependencyState, prepared_at
+from agents.workspace.deps import DependencyState, lock_files_at, prepare, prepared_at
 from agents.workspace.git import Store
 from agents.workspace.importing import ImportWarning, warnings_of
-from agents.workspace.sandbox import SandboxTier, probe
+from agents.workspace.lockfiles import why_not_prepared
+from agents.workspace.sandbox import probe
 
 CHECK_SECONDS_MAX = 600
 NOT_FOUND_CODE = 127
+MISSING_MAX = 20  # of one check: what its output says it did not find
+# How Python and Node say that a package is not there.
+_NOT_THERE = re.compile(
+    r"No module named '?([A-Za-z0-9_.]{1,80})'?|Cannot find (?:module|package) '([@A-Za-z0-9_./-]{1,120})'"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +46,43 @@ class Preflight:
     """What a person sees before the first attempt. `problems` is empty when attempts can begin."""
 
     tier: SandboxTier
-    files: int
-    problems: tuple[str, ...]
-    warnings: tuple[ImportWarning, ...]
-    dependencies: tuple[DependencyState, ...]
-    checks: tuple[CheckRun, ...]
-    missing: tuple[str, ...]  # programs that a check needs and the sandbox has not
+    files: int = 0
+    checkout_seconds: float | None = None  # None: it did not open
+    problems: tuple[str, ...] = ()
+    warnings: tuple[ImportWarning, ...] = ()
+    dependencies: tuple[DependencyState, ...] = ()
+    checks: tuple[CheckRun, ...] = ()
+    missing: tuple[str, ...] = ()  # programs and packages that a check needs and the sandbox has not
+
+
+# Called before each step with its words and with what was found so far; what it raises ends everything.
+Tell = Callable[[str, Preflight], None]
+
+
+@dataclass(slots=True)
+class _Finding:
+    """What is known so far."""
+
+    tier: SandboxTier
+    files: int = 0
+    checkout_seconds: float | None = None
+    problems: list[str] = field(default_factory=list)
+    warnings: tuple[ImportWarning, ...] = ()
+    dependencies: tuple[DependencyState, ...] = ()
+    checks: list[CheckRun] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+    def so_far(self) -> Preflight:
+        return Preflight(
+            tier=self.tier,
+            files=self.files,
+            checkout_seconds=self.checkout_seconds,
+            problems=tuple(dict.fromkeys(self.problems)),
+            warnings=self.warnings,
+            dependencies=self.dependencies,
+            checks=tuple(self.checks),
+            missing=tuple(dict.fromkeys(self.missing)),
+        )
 
 
 def preflight(
@@ -51,41 +91,76 @@ def preflight(
     commands: Sequence[str | Sequence[str]],
     *,
     trusted: bool = False,
+    prepares: bool = False,
     beat: Callable[[], None] | None = None,
+    tell: Tell | None = None,
 ) -> Preflight:
-    """Opens a checkout of `commit` and runs every command once, each in a tree of its own."""
-    problems: list[str] = []
-    missing: list[str] = []
-    checks: list[CheckRun] = []
-    states = prepared_at(store, commit).states
-    problems += [
-        f"the dependencies in {each.names} are {each.state}" for each in states if each.state != "ready"
-    ]
+    """Opens a checkout of `commit` and runs every command once, each in a tree of its own.
+
+    `prepares` installs first what the lock files ask for and is not there (needs the network). A
+    problem ends nothing but its own step: a person wants to see everything at once.
+    """
+    found = _Finding(tier=probe())
+    tell = tell or (lambda _step, _found: None)
+    tell("opening a checkout", found.so_far())
+    if not _open(store, commit, found, trusted=trusted):
+        return found.so_far()
+    if prepares:
+        tell("installing the dependencies", found.so_far())
+        try:
+            prepare(store, commit, beat=beat)
+        except NoSandbox as error:
+            found.problems.append(str(error))
+    _look_at_dependencies(store, commit, found)
     for command in commands:
         try:
             argv = shlex.split(command) if isinstance(command, str) else list(command)
-            checks.append(_check(store, commit, argv, trusted=trusted, beat=beat))
+            tell(f"running {shlex.join(argv)}", found.so_far())
+            found.checks.append(_check(store, commit, argv, trusted=trusted, beat=beat))
+            _judge(found.checks[-1], found)
         except ValueError:
-            problems.append(f"{command!r} cannot be read as a command")
+            found.problems.append(f"{command!r} cannot be read as a command")
         except (NoSandbox, GitError) as error:
-            problems.append(str(error))
+            found.problems.append(str(error))
             break
-    for check in checks:
-        if check.exit_code == NOT_FOUND_CODE:
-            missing.append(check.command.split(" ", 1)[0])
-        elif not check.passed:
-            how = f"exit code {check.exit_code}" if check.exit_code is not None else check.reason
-            problems.append(f"{check.command} does not pass on this commit: {how}")
-    problems += [f"{name} is not there for commands" for name in dict.fromkeys(missing)]
-    return Preflight(
-        tier=probe(),
-        files=len(store.tree_files(commit)),
-        problems=tuple(problems),
-        warnings=warnings_of(store, commit),
-        dependencies=states,
-        checks=tuple(checks),
-        missing=tuple(dict.fromkeys(missing)),
-    )
+    return found.so_far()
+
+
+def _open(store: Store, commit: str, found: _Finding, *, trusted: bool) -> bool:
+    started = time.monotonic()
+    try:
+        with open_checkout(store, commit, trusted=trusted) as checkout:
+            checkout.opened()
+            found.checkout_seconds = time.monotonic() - started
+        found.files = len(store.tree_files(commit))
+        found.warnings = warnings_of(store, commit)
+    except (GitError, OSError) as error:
+        found.problems.append(f"no checkout of this commit can be opened: {error}")
+        return False
+    return True
+
+
+def _look_at_dependencies(store: Store, commit: str, found: _Finding) -> None:
+    found.dependencies = prepared_at(store, commit).states
+    found.problems += [
+        f"the dependencies in {each.names} are {each.state}"
+        for each in found.dependencies
+        if each.state != "ready"
+    ]
+    tops = {file.path.partition("/")[0] for file in store.tree_files(commit)}
+    found.problems += why_not_prepared(lock_files_at(store, commit), tops)
+
+
+def _judge(check: CheckRun, found: _Finding) -> None:
+    if check.exit_code == NOT_FOUND_CODE:
+        program = check.command.split(" ", 1)[0]
+        found.missing.append(program)
+        found.problems.append(f"{program} is not there for commands")
+    elif not check.passed:
+        names = [one or other for one, other in _NOT_THERE.findall(check.text)]
+        found.missing += list(dict.fromkeys(names))[:MISSING_MAX]
+        how = f"exit code {check.exit_code}" if check.exit_code is not None else check.reason
+        found.problems.append(f"{check.command} does not pass on this commit: {how}")
 
 
 def _check(

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Any
 
 from agents.workspace.edits import LFS_POINTER
 from agents.workspace.merging import ABSENT, Difference
 from agents.workspace.names import leaves, name_text
+from tenants.publish_rules import FILE_KIB_DEFAULT, FILES_DEFAULT, Finds, finder
 
-PUBLISHED_FILE_BYTES_MAX = 5 << 20
-PUBLISHED_FILES_MAX = 5_000
+PUBLISHED_FILE_BYTES_MAX = FILE_KIB_DEFAULT * 1024
+PUBLISHED_FILES_MAX = FILES_DEFAULT
 PROBLEMS_SHOWN_MAX = 20
+FINDERS_KEPT = 200
 
 _SECRETS = {
     "a private key": re.compile(rb"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----\r?\n?[A-Za-z0-9+/=\r\n]{40}"),
@@ -33,7 +38,20 @@ class PublishRules:
 
     file_bytes_max: int = PUBLISHED_FILE_BYTES_MAX
     files_max: int = PUBLISHED_FILES_MAX
-    secrets_refused: bool = True
+    secret_patterns: tuple[tuple[str, str], ...] = ()  # what it is, and the pattern of a line that holds it
+    secret_exceptions: tuple[str, ...] = ()  # globs of paths where nobody looks for secrets
+
+
+def rules_of(overrides: Mapping[str, Any]) -> PublishRules:
+    """What holds for a project whose `publish_rules` column has these overrides."""
+    return PublishRules(
+        file_bytes_max=overrides.get("file_kib_max", FILE_KIB_DEFAULT) * 1024,
+        files_max=overrides.get("files_max", FILES_DEFAULT),
+        secret_patterns=tuple(
+            (each["name"], each["pattern"]) for each in overrides.get("secret_patterns", ())
+        ),
+        secret_exceptions=tuple(overrides.get("secret_exceptions", ())),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +113,27 @@ def _problems(change: Change, read: Callable[[str], bytes], rules: PublishRules)
     found = []
     if old.startswith(LFS_POINTER) and not data.startswith(LFS_POINTER):
         found.append(Problem(path, "lfs", "a Git LFS pointer was replaced by its content; leave it"))
-    if rules.secrets_refused:
-        found += _secrets(path, data, old)
+    if not any(fnmatchcase(path, glob) for glob in rules.secret_exceptions):
+        found += _secrets(path, data, old, rules)
     if all(mark.search(data) for mark in _MARKS) and not all(mark.search(old) for mark in _MARKS):
         found.append(Problem(path, "conflict_markers", "it holds conflict markers; resolve them"))
     return found
 
 
-def _secrets(path: str, data: bytes, old: bytes) -> list[Problem]:
+def _secrets(path: str, data: bytes, old: bytes, rules: PublishRules) -> list[Problem]:
     """New ones only: what the repository held before is not this run's doing."""
-    return [
-        Problem(path, "secret", f"it seems to hold {what}; secrets are not published")
+    found = [
+        what
         for what, pattern in _SECRETS.items()
         if any(match[0] not in old for match in pattern.finditer(data))
     ]
+    if rules.secret_patterns:
+        known = set(old.split(b"\n"))
+        new = "\n".join(line.decode("utf-8", "replace") for line in data.split(b"\n") if line not in known)
+        found += [what for what, pattern in rules.secret_patterns if _finder(pattern)(new)]
+    return [Problem(path, "secret", f"it seems to hold {what}; secrets are not published") for what in found]
+
+
+@lru_cache(maxsize=FINDERS_KEPT)
+def _finder(pattern: str) -> Finds:
+    return finder(f"(?m:{pattern})")

@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 from agents.errors import NoSandbox
+from agents.tier import SandboxTier
 from agents.workspace.bubblewrap import MEMORY_PLACES, Box
 from agents.workspace.launcher import NOT_STARTED
 from agents.workspace.limits import (
@@ -39,24 +39,6 @@ from agents.workspace.starting import Started, sandbox_owner, start_in_bubblewra
 PROBE_SECONDS_MAX = 10.0
 REASON_CHARACTERS_MAX = 120
 _SIGXCPU_CODE = 128 + 24
-
-
-class SandboxTier(StrEnum):
-    """How well this host can confine a command, best first."""
-
-    A = "A"
-    B = "B"
-    C = "C"
-    D = "D"
-
-    @property
-    def words(self) -> str:
-        return {
-            "A": "bubblewrap with every namespace and a system call filter",
-            "B": "bubblewrap; the host's process list is visible, because /proc is masked here",
-            "C": "Landlock and a system call filter; no namespaces, so no sockets at all",
-            "D": "none: commands are refused, files and git still work",
-        }[self.value]
 
 
 @dataclass(frozen=True, slots=True)

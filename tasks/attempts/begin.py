@@ -148,6 +148,7 @@ def _spec(task: Task, run: TaskRun, prepared: Prepared, *, now: datetime) -> Att
         committed_at=int(run.started_at.timestamp()),
         trusted=change.project.trusted,
         extra_commands=tuple(tuple(argv) for argv in change.project.extra_commands),
+        publish_rules=change.project.publish_rules,
         archive_prefix=prefix_of(task),
     )
 

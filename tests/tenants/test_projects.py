@@ -16,6 +16,8 @@ from tenants.models import AuditEntry, Project
 from tenants.projects import change_project
 from tests.tenants.conftest import House, api, browser
 
+PATTERN = {"name": "an ACME key", "pattern": "ACME-[A-Z0-9]{8}"}
+
 
 def _change(house: House, by: str = "owner", **wanted: object) -> Project:
     return change_project(house.project, wanted, by=getattr(house, by), now=timezone.now())
@@ -42,7 +44,14 @@ def test_what_is_equal_already_is_no_change(house: House) -> None:
     assert not AuditEntry.objects.exists()
 
 
-@pytest.mark.parametrize("wanted", [{"trusted": True}, {"extra_commands": [["npm", "run", "e2e"]]}])
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"trusted": True},
+        {"extra_commands": [["npm", "run", "e2e"]]},
+        {"publish_rules": {"secret_exceptions": ["*"]}},
+    ],
+)
 def test_what_widens_the_sandbox_is_an_owners_word(house: House, wanted: dict[str, Any]) -> None:
     with pytest.raises(RoleTooLow, match="owner"):
         _change(house, "admin", **wanted, description="and this is not saved either")
@@ -75,6 +84,27 @@ def test_what_widens_the_sandbox_is_an_owners_word(house: House, wanted: dict[st
         ({"extra_commands": [["/bin/sh"]]}, "extra_commands.0.0"),
         ({"extra_commands": [["npm", "a\nb"]]}, "extra_commands.0.1"),
         ({"extra_commands": [["npm"]] * 51}, "extra_commands"),
+        ({"publish_rules": []}, "publish_rules"),
+        ({"publish_rules": {"secrets_refused": False}}, "publish_rules.secrets_refused"),
+        ({"publish_rules": {"file_kib_max": 0}}, "publish_rules.file_kib_max"),
+        ({"publish_rules": {"file_kib_max": 102_401}}, "publish_rules.file_kib_max"),
+        ({"publish_rules": {"files_max": True}}, "publish_rules.files_max"),
+        ({"publish_rules": {"secret_patterns": "x"}}, "publish_rules.secret_patterns"),
+        ({"publish_rules": {"secret_patterns": ["x"]}}, "publish_rules.secret_patterns.0"),
+        ({"publish_rules": {"secret_patterns": [PATTERN] * 21}}, "publish_rules.secret_patterns"),
+        (
+            {"publish_rules": {"secret_patterns": [PATTERN | {"name": ""}]}},
+            "publish_rules.secret_patterns.0.name",
+        ),
+        *(
+            (
+                {"publish_rules": {"secret_patterns": [PATTERN | {"pattern": bad}]}},
+                "publish_rules.secret_patterns.0.pattern",
+            )
+            for bad in ("", "(", "a*", "(?=a)b", r"(a)\1", "a)|(b", "x" * 201)
+        ),
+        ({"publish_rules": {"secret_exceptions": ["a\nb"]}}, "publish_rules.secret_exceptions.0"),
+        ({"publish_rules": {"secret_exceptions": ["a"] * 51}}, "publish_rules.secret_exceptions"),
         ({"organization": "other"}, "organization"),
         ({"slug": "other"}, "slug"),
     ],
@@ -133,3 +163,43 @@ def test_an_archived_project_is_hidden_from_the_list_and_comes_back(house: House
     assert link in client.get("/projects?archived=1").content
     client.post(f"/projects/{house.project.pk}/archive", {"archived": "0"})
     assert link in client.get("/projects").content
+
+
+def test_what_agents_may_publish_is_set_on_the_page_and_audited(house: House) -> None:
+    client = browser(house.owner)
+    page = f"/projects/{house.project.pk}"
+    form = {
+        "name": house.project.name,
+        "connector": "main",
+        "promotion": "person",
+        "publish_file_kib_max": "64",
+        "publish_secret_patterns": "an ACME key: ACME:[A-Z0-9]{8}\r\n\r\n",
+        "publish_secret_exceptions": "tests/fixtures/*",
+    }
+    assert client.post(page, form).status_code == 302
+    house.project.refresh_from_db()
+    rules = {
+        "file_kib_max": 64,
+        "secret_patterns": [{"name": "an ACME key", "pattern": "ACME:[A-Z0-9]{8}"}],
+        "secret_exceptions": ["tests/fixtures/*"],
+    }
+    assert house.project.publish_rules == rules
+    assert AuditEntry.objects.get().after == {"publish_rules": rules}
+    body = client.get(page).content.decode()
+    assert "an ACME key: ACME:[A-Z0-9]{8}" in body
+    refused = client.post(page, form | {"publish_secret_patterns": "no colon"}).content.decode()
+    assert "pattern: is empty" in refused.lower()
+    admins = browser(house.admin).post(page, form | {"publish_file_kib_max": "1"})
+    assert admins.status_code == 302
+    house.project.refresh_from_db()
+    assert house.project.publish_rules == rules
+
+
+def test_over_rest_rules_are_shown_and_null_takes_one_back(house: House) -> None:
+    ask = api(house.owner)
+    path = f"/api/v1/projects/{house.project.pk}"
+    wanted = {"files_max": 3, "secret_exceptions": ["a/*"]}
+    answer = ask.patch(path, {"publish_rules": wanted}, format="json")
+    assert answer.json()["publish_rules"] == wanted
+    again = ask.patch(path, {"publish_rules": {"files_max": None, "secret_exceptions": []}}, format="json")
+    assert again.json()["publish_rules"] == {}

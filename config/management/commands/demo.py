@@ -10,8 +10,9 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 from django.utils import timezone
 
+from agents.tier import SandboxTier
 from agents.workspace.git import Store
-from agents.workspace.sandbox import SandboxTier, probe
+from agents.workspace.sandbox import probe
 from agents.workspace.trees import commit_files
 from budgets.money import Usd
 from providers.models import Connector, ConnectorKind

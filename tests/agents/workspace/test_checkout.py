@@ -16,6 +16,7 @@ from uuid import uuid4
 import pytest
 
 from agents.errors import AgentError, SandboxLimit, StopRun
+from agents.tier import SandboxTier
 from agents.workspace.allowlist import Refusal
 from agents.workspace.checkout import (
     NothingChanged,
@@ -28,8 +29,8 @@ from agents.workspace.checkout import (
 )
 from agents.workspace.git import Store
 from agents.workspace.paths import Root
-from agents.workspace.publishing import PublishRules
-from agents.workspace.sandbox import CommandOutput, SandboxTier, probe
+from agents.workspace.publishing import PublishRules, rules_of
+from agents.workspace.sandbox import CommandOutput, probe
 from routing.words import EndReason
 from tests.agents.workspace.helpers import AT, commit_files
 
@@ -156,6 +157,43 @@ def test_what_nobody_wants_in_git_is_refused(store: Store, main: str, kind: str,
         assert store.find("refs/changesets/c1") is None
         workspace.files.write("bad", b"fine\n")
         assert isinstance(publish(workspace), WorkPublished)
+
+
+def test_a_project_adds_patterns_and_names_places_where_nobody_looks(store: Store, main: str) -> None:
+    """What was there before is not this run's doing; an exception is for secrets alone."""
+    overrides = {
+        "file_kib_max": 1,
+        "secret_patterns": [{"name": "an ACME key", "pattern": "^key = ACME-[A-Z0-9]{8}$"}],
+        "secret_exceptions": ["tests/fixtures/*"],
+    }
+    start = commit_files(store, {b"old.cfg": b"key = ACME-AAAAAAAA\nb\n"}, on=main, at=AT + 1)
+    with Workspace(store, start, workspace_id=str(uuid4()), rules=rules_of(overrides)) as workspace:
+        workspace.files.write("new.cfg", b"a = 1\nkey = ACME-ABCD1234\nb = 2\n")
+        workspace.files.write("tests/fixtures/deep/k.cfg", b"key = ACME-ABCD1234\n" + PRIVATE)
+        workspace.files.write("tests/fixtures/large", b"x" * 1_025)
+        workspace.files.write("old.cfg", b"key = ACME-AAAAAAAA\nc\n")
+        workspace.files.write("near.cfg", b"my key = ACME-ABCD1234\n")
+        refused = publish(workspace)
+    assert isinstance(refused, PublishRefused)
+    assert [(problem.path, problem.kind) for problem in refused.problems] == [
+        ("new.cfg", "secret"),
+        ("tests/fixtures/large", "large_file"),
+    ]
+    assert "an ACME key" in str(refused)
+
+
+def test_a_pattern_and_a_file_made_for_it_hang_nobody(store: Store, main: str) -> None:
+    """`(a+)+$` takes ages in an engine that backtracks."""
+    rules = rules_of({"secret_patterns": [{"name": "x", "pattern": "(a+)+$"}]})
+    with Workspace(store, main, workspace_id=str(uuid4()), rules=rules) as workspace:
+        workspace.files.write("bad", b"a" * 1_000_000 + b"b\n")
+        began = time.monotonic()
+        assert isinstance(publish(workspace), WorkPublished)
+        assert time.monotonic() - began < 5
+
+
+def test_the_rules_of_a_project_that_says_nothing_are_the_defaults() -> None:
+    assert rules_of({}) == PublishRules()
 
 
 @pytest.mark.parametrize(

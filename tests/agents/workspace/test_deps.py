@@ -6,17 +6,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from agents.tier import SandboxTier
 from agents.workspace import deps
 from agents.workspace.bubblewrap import Box, Mount
 from agents.workspace.checkout import Workspace, open_checkout
 from agents.workspace.git import Store
-from agents.workspace.lockfiles import NODE, PYTHON, is_lock_name, wanted_of
+from agents.workspace.lockfiles import NODE, PYTHON, is_lock_name, wanted_of, why_not_prepared
 from agents.workspace.preflight import preflight
-from agents.workspace.sandbox import CommandOutput, SandboxTier, give, probe, run
+from agents.workspace.sandbox import CommandOutput, give, probe, run
 from agents.workspace.toolchain import toolchain
 from tests.agents.workspace.helpers import AT, commit_files
 
@@ -184,3 +186,56 @@ def test_python_is_found_where_the_machine_has_none_of_its_own(tmp_path: Path) -
     box = Box(directory=tmp_path / "tree", mounts=(Mount(prefix, str(prefix)),), path=(tools.path[0],))
     output = run(box, ["python3", "-c", "import sys, unittest; print(sys.prefix)"])
     assert output.text == f"{prefix}\n"
+
+
+def test_the_step_gets_the_settings_and_nothing_of_the_workers_environment(
+    with_plane: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PIP_INDEX_URL", "HTTPS_PROXY", "NPM_CONFIG_REGISTRY", "PIP_EXTRA_INDEX_URL", "AWS_SECRET"):
+        monkeypatch.setenv(name, "leaked")
+    assert "leaked" not in deps.registries(trusts=True).values()
+    with_plane(
+        python_index="https://me:secret-word@index.example.org/simple",
+        node_registry="https://registry.example.org",
+        dependencies_proxy="http://proxy.example.org:3128",
+    )
+    found = deps.registries(trusts=False)
+    assert found["PIP_INDEX_URL"].endswith("index.example.org/simple")
+    assert found["NPM_CONFIG_REGISTRY"] == "https://registry.example.org"
+    assert found["https_proxy"] == found["HTTP_PROXY"] == "http://proxy.example.org:3128"
+    assert "PIP_CERT" not in found
+    said = deps.without_secrets("Looking in https://me:secret-word@index.example.org/simple; secret-word")
+    assert said == "Looking in https://***@index.example.org/simple; ***"
+
+
+def test_lists_with_hashes_are_installed_alone_and_first() -> None:
+    """pip wants hashes for everything in a command that has one: the test runner has none."""
+    files = {"requirements.txt": b"a==1 --hash=sha256:00\n", "requirements-dev.txt": b"b\n"}
+    script = deps._python_script(wanted_of(files, salt="")[0])
+    first, second = [line for line in script.splitlines() if " install " in line]
+    assert "requirements.txt" in first
+    assert "requirements-dev.txt" not in first
+    assert '"$@"' not in first
+    assert "requirements-dev.txt" in second
+    assert '"$@"' in second
+
+
+@pytest.mark.parametrize(
+    ("files", "tops", "says"),
+    [
+        ({"package.json": b'{"devDependencies": {"a": "1"}}'}, set(), "no lock file"),
+        ({"package.json": b'{"devDependencies": {"a": "1"}}', "bun.lock": b""}, set(), ""),
+        ({"package.json": b'{"scripts": {}}'}, set(), ""),
+        ({"package.json": b"[]"}, set(), ""),
+        ({"package.json": b"\xff"}, set(), ""),
+        ({"go.mod": b"module a\nrequire b v1\n"}, set(), "go mod vendor"),
+        ({"go.mod": b"module a\nrequire (\n b v1\n)\n"}, {"vendor"}, ""),
+        ({"go.mod": b"module a\n\ngo 1.22\n"}, set(), ""),
+        ({"Cargo.lock": b'source = "registry+https://x"\n'}, set(), "cargo vendor"),
+        ({"Cargo.lock": b'source = "registry+https://x"\n'}, {"vendor"}, ""),
+        ({"Cargo.lock": b'name = "mine"\n'}, set(), ""),
+    ],
+)
+def test_what_no_step_installs_is_said(files: dict[str, bytes], tops: set[str], says: str) -> None:
+    found = why_not_prepared(files, tops)
+    assert (says in found[0]) if says else (found == [])

@@ -19,11 +19,12 @@ from pathlib import Path
 import pytest
 
 from agents.errors import NoSandbox, StopRun
+from agents.tier import SandboxTier
 from agents.workspace.bubblewrap import Box, Mount
 from agents.workspace.launcher import LANDLOCK_VERSION_MIN, landlock_version
 from agents.workspace.limits import MEBIBYTE, Limits
 from agents.workspace.output import Spool, clean
-from agents.workspace.sandbox import SandboxTier, give, probe, probe_in_full, run
+from agents.workspace.sandbox import give, probe, probe_in_full, run
 from agents.workspace.seccomp import filter_program
 from agents.workspace.starting import sandbox_owner
 from routing.words import EndReason

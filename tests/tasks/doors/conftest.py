@@ -12,7 +12,8 @@ import uvicorn
 from django.db import connections
 from django.utils import timezone
 
-from agents.workspace.sandbox import SandboxTier, probe
+from agents.tier import SandboxTier
+from agents.workspace.sandbox import probe
 from config.asgi import application
 from config.management.commands.demo import fill_with_ledger
 from tasks.attempts.run import run_task
