@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.contrib import admin
 
-from agents.models import IndexedFile, ModelCall, ToolCall, TreeIndex
+from agents.models import IndexedFile, ModelCall, ToolCall, TreeIndex, WorkerHost
 from tenants.admin import ReadOnly
 
 
@@ -47,3 +47,14 @@ class IndexedFiles(ReadOnly):
     list_display = ("path", "index")
     list_select_related = ("index",)
     search_fields = ("path",)
+
+
+@admin.register(WorkerHost)
+class WorkerHosts(ReadOnly):
+    list_display = ("worker", "host", "tier", "words", "probed_at")
+    list_filter = ("tier",)
+    search_fields = ("worker", "host")
+
+    @admin.display(description="what that means")
+    def words(self, row: WorkerHost) -> str:
+        return str(row.get_tier_display())

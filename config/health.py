@@ -17,10 +17,11 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils import timezone
 from kombu.exceptions import KombuError
 
-from agents.workspace.sandbox import SandboxTier, probe
+from agents.hosts import noted_hosts
+from agents.tier import SandboxTier
+from agents.workspace.sandbox import probe
 from budgets.audit import ledger_problems
 from config.celery import app as celery_app
-from config.tiers import noted_tiers
 
 BROKER_SECONDS_MAX = 2
 
@@ -100,11 +101,15 @@ def _writable(folder: Path, word: str) -> Part:
 
 def _sandbox() -> Part:
     """What the workers found; without any, what this process finds. Never down: files and git work without."""
-    noted = noted_tiers()
-    tiers = {found.tier for found in noted.values()} or {probe()}
+    try:
+        noted = noted_hosts(now=timezone.now())
+    except DatabaseError as error:
+        return Part("warning", type(error).__name__)
+    tiers = {SandboxTier(row.tier) for row in noted} or {probe()}
     worst = max(tiers)
+    where = f" (the worst of {len(noted)} workers)" if len(noted) > 1 else ""
     return Part(
-        "ok" if worst in (SandboxTier.A, SandboxTier.B) else "warning", f"tier {worst}: {worst.words}"
+        "ok" if worst in (SandboxTier.A, SandboxTier.B) else "warning", f"tier {worst}: {worst.words}{where}"
     )
 
 

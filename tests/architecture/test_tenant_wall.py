@@ -15,6 +15,7 @@ from tests.architecture.sources import APPS, ROOT, code, tracked
 SHARED = {
     "tenants.User": "a person may belong to several organizations",
     "tenants.IdempotencyRecord": "kept per person and key, never shown",
+    "agents.WorkerHost": "a worker serves every organization; operators see it in the admin",
     "budgets.LedgerVerdict": "what the nightly audit of the whole ledger found",
 }
 # What may follow `.objects` in a door: the wall itself, one organization that an access function

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from django.db import connection
 from django.test import Client
+from django.utils import timezone
 
+from agents.hosts import NOTE_DAYS_MAX, forget_host, note_host
+from agents.models import WorkerHost
+from agents.workspace.sandbox import probe
 from config.env import Plane
 
 
@@ -51,3 +56,27 @@ def test_a_store_that_does_not_answer_is_not_ready_and_tells_no_secret(
     with_plane(redis_url="")
     response = client.get("/readyz")
     assert "secret" not in response.content.decode()
+
+
+@pytest.mark.django_db
+def test_each_worker_says_what_sandbox_its_host_has(client: Client, admin_client: Client) -> None:
+    """The worst of them counts; a worker that stops takes its note back, one that was killed is forgotten later."""
+    now = timezone.now()
+    mine = note_host("worker@here", now=now)
+    assert mine.tier == probe().value
+    WorkerHost.objects.create(
+        worker="worker@there", host="there", tier="C", reasons=["A: no namespaces"], probed_at=now
+    )
+    long_ago = now - timedelta(days=NOTE_DAYS_MAX + 1)
+    WorkerHost.objects.create(worker="worker@gone", host="gone", tier="D", probed_at=long_ago)
+    part = client.get("/readyz").json()["parts"]["sandbox"]
+    assert part["state"] == "warning"
+    assert part["detail"].startswith("tier C: ")
+    assert "the worst of 2 workers" in part["detail"]
+    shown = admin_client.get("/admin/agents/workerhost/").content.decode()
+    assert "worker@there" in shown
+    assert "Landlock" in shown
+    note_host("worker@here", now=now)
+    assert not WorkerHost.objects.filter(worker="worker@gone").exists()
+    forget_host("worker@there")
+    assert "tier C" not in client.get("/readyz").json()["parts"]["sandbox"]["detail"]
