@@ -69,6 +69,7 @@ app.config_from_object(
         "task_routes": {
             "tasks.wake": ATTEMPTS_QUEUE,
             "tasks.work_on_change": CHANGES_QUEUE,
+            "tasks.run_preflight": CHANGES_QUEUE,
             "agents.build_index": CHANGES_QUEUE,
             "agents.prepare_dependencies": CHANGES_QUEUE,
             "agents.maintain_stores": CHANGES_QUEUE,

@@ -22,7 +22,7 @@ from rest_framework.views import set_rollback
 
 from budgets.errors import ClosedDifferently, KeyReused
 from providers.errors import ConnectorNotFound
-from tasks.errors import IllegalMove, LostRace, NotStopped
+from tasks.errors import IllegalMove, LostRace, NotStopped, StillOpen
 from tenants.errors import InvalidInput, NotVisible, RequestInProgress, RequestKeyReused, RoleTooLow
 
 PROBLEM_TYPE = "application/problem+json"
@@ -75,6 +75,7 @@ TABLE: dict[type[Exception], Row] = {
     IllegalMove: Row(409, "illegal_move"),
     LostRace: Row(409, "lost_race"),
     NotStopped: Row(409, "not_stopped", ("remedy",)),
+    StillOpen: Row(409, "preflight_open", ("remedy",)),
 }
 
 

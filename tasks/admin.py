@@ -27,6 +27,7 @@ from tasks.models import (
     DecisionReceipt,
     Dependency,
     Event,
+    Preflight,
     Reopening,
     Task,
     TaskRun,
@@ -268,6 +269,14 @@ class Trunks(ReadOnly):
     list_display = ("project", "generation", "indexed_generation", "commit", "updated_at")
     list_select_related = ("project",)
     search_fields = ("project__name", "commit")
+
+
+@admin.register(Preflight)
+class Preflights(ReadOnly):
+    list_display = ("id", "project", "state", "step", "by", "created_at", "ended_at")
+    list_filter = ("state",)
+    list_select_related = ("project", "by")
+    search_fields = ("id", "project__name", "commit")
 
 
 def _preview(change: Change, kind: MeterKind, to: Any) -> str:

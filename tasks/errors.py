@@ -3,6 +3,7 @@
 TaskError
 ├── IllegalMove   this state does not lead to that one
 ├── LostRace      somebody else moved the row first, or holds it now
+├── StillOpen     the project's last Preflight has not ended
 └── NotStopped    there is no stop here that this act could lift
 """
 
@@ -28,6 +29,15 @@ class LostRace(TaskError):
 
     def __init__(self, row: models.Model) -> None:
         super().__init__(f"{_name_of(row)} was moved by somebody else")
+
+
+class StillOpen(TaskError):
+    """One at a time: `remedy` says what to do about the one that is open."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(f"{problem}. {remedy}")
+        self.problem = problem
+        self.remedy = remedy
 
 
 class NotStopped(TaskError):

@@ -15,9 +15,10 @@ from tasks.attempts.watch import end_dead_runs, refresh_late_costs
 from tasks.attempts.watch import watch_runs as watch_all_runs
 from tasks.dispatch import free_abandoned_starts, wake_lost
 from tasks.fence import due_changes, free_dead_work
+from tasks.preflights import run_preflight, wake_due_preflights
 from tasks.promotion import index_trunks_behind
 from tasks.thresholds import tell_thresholds
-from tasks.wake import WAKE_CHANGE, WAKE_TASK, wake_change
+from tasks.wake import WAKE_CHANGE, WAKE_PREFLIGHT, WAKE_TASK, wake_change
 from tasks.windows import resume_stops
 from tasks.work import work_on
 
@@ -34,6 +35,12 @@ def wake(task_id: str) -> None:
 def work_on_change(change_id: str) -> None:
     """A Change may be due for planning, integrating or composing."""
     work_on(UUID(change_id))
+
+
+@shared_task(name=WAKE_PREFLIGHT, acks_late=True, ignore_result=True)
+def run_one_preflight(preflight_id: str) -> None:
+    """A Preflight may be due: open a checkout, install, run the checks."""
+    run_preflight(UUID(preflight_id))
 
 
 @shared_task(name="tasks.watch_runs", acks_late=True, ignore_result=True)
@@ -73,5 +80,6 @@ SWEEP: tuple[Callable[[datetime], object], ...] = (
     tell_thresholds,
     wake_lost,
     wake_due_changes,
+    wake_due_preflights,
     index_trunks_behind,
 )

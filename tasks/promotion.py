@@ -85,6 +85,12 @@ def settle_trunk(project_id: UUID, *, now: datetime) -> Trunk:
     return trunk
 
 
+def main_of(project_id: UUID) -> str | None:
+    """The commit that the rows know as main; None for a project without a repository."""
+    found: str | None = Trunk.objects.filter(project_id=project_id).values_list("commit", flat=True).first()
+    return found
+
+
 def index_trunk(project_id: UUID, *, now: datetime) -> Trunk:
     """Build the file index of the newest tree (row 212). Building it twice changes nothing."""
     trunk: Trunk = Trunk.objects.get(project_id=project_id)

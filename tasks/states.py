@@ -1,4 +1,4 @@
-"""The states of Changes, Tasks, runs and Candidates, and the moves between them."""
+"""The states of Changes, Tasks, runs, Candidates and Preflights, and the moves between them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,15 @@ class CandidateState(StrEnum):
     PROMOTED = "promoted"
 
 
-C, T, R, K = ChangeState, TaskState, RunState, CandidateState
+class PreflightState(StrEnum):
+    QUEUED = "queued"  # the row is the queue: a worker takes it
+    RUNNING = "running"
+    PASSED = "passed"  # attempts may begin
+    FAILED = "failed"  # something would make them fail; `found` says what
+    CANCELLED = "cancelled"
+
+
+C, T, R, K, P = ChangeState, TaskState, RunState, CandidateState, PreflightState
 
 CHANGE_MOVES: dict[ChangeState, frozenset[ChangeState]] = {
     C.DRAFT: frozenset({C.PLANNING, C.CANCELLED}),
@@ -94,6 +102,17 @@ CANDIDATE_MOVES: dict[CandidateState, frozenset[CandidateState]] = {
 }
 assert CANDIDATE_MOVES.keys() == set(CandidateState)
 
+PREFLIGHT_MOVES: dict[PreflightState, frozenset[PreflightState]] = {
+    P.QUEUED: frozenset({P.RUNNING, P.CANCELLED}),
+    # Running again: another worker takes it over from one that died.
+    P.RUNNING: frozenset({P.RUNNING, P.PASSED, P.FAILED, P.CANCELLED}),
+    P.PASSED: frozenset(),
+    P.FAILED: frozenset(),
+    P.CANCELLED: frozenset(),
+}
+assert PREFLIGHT_MOVES.keys() == set(PreflightState)
+
 # The Tasks that still may cost money: the divisor of the Task's share (row 17).
 OPEN_TASKS = frozenset({T.PENDING, T.READY, T.RUNNING, T.BLOCKED})
 ENDED_CHANGES = frozenset({C.PROMOTED, C.CANCELLED})
+OPEN_PREFLIGHTS = frozenset({P.QUEUED, P.RUNNING})

@@ -11,15 +11,18 @@ from django.db import models, transaction
 
 from tasks.errors import IllegalMove, LostRace
 from tasks.events import record
-from tasks.models import Candidate, Change, Task, TaskRun
+from tasks.models import Candidate, Change, Preflight, Task, TaskRun
 from tasks.states import (
     CANDIDATE_MOVES,
     CHANGE_MOVES,
     ENDED_CHANGES,
+    OPEN_PREFLIGHTS,
+    PREFLIGHT_MOVES,
     RUN_MOVES,
     TASK_MOVES,
     CandidateState,
     ChangeState,
+    PreflightState,
     RunState,
     TaskState,
 )
@@ -112,6 +115,16 @@ def move_candidate(
         _swap(candidate, to, columns)
         data = {"because": because, "candidate": candidate.number}
         record(f"candidate.{to}", change=candidate.change, data=data, now=now)
+
+
+def move_preflight(
+    preflight: Preflight, to: PreflightState, *, now: datetime, also: Mapping[str, Any] | None = None
+) -> None:
+    """Only whoever read the row with the work key that it still has may move it. Raises `IllegalMove` or `LostRace`."""
+    if to not in PREFLIGHT_MOVES[PreflightState(preflight.state)]:
+        raise IllegalMove(preflight, to)
+    ended = {} if to in OPEN_PREFLIGHTS else {"ended_at": now, "work_key": "", "not_before": None, "step": ""}
+    _swap(preflight, to, {**ended, **(also or {})}, work_key=preflight.work_key)
 
 
 def _swap(row: models.Model, to: str, columns: Mapping[str, Any], **still: Any) -> None:

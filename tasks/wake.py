@@ -12,6 +12,7 @@ from kombu.exceptions import OperationalError
 
 WAKE_TASK = "tasks.wake"
 WAKE_CHANGE = "tasks.work_on_change"
+WAKE_PREFLIGHT = "tasks.run_preflight"
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +25,11 @@ def wake_task(task_id: UUID) -> None:
 def wake_change(change_id: UUID) -> None:
     """Nudge the workers to plan or compose a Change that is due."""
     transaction.on_commit(partial(_send, WAKE_CHANGE, change_id))
+
+
+def wake_preflight(preflight_id: UUID) -> None:
+    """Nudge the workers to take a Preflight that waits."""
+    transaction.on_commit(partial(_send, WAKE_PREFLIGHT, preflight_id))
 
 
 def _send(job: str, row_id: UUID) -> None:

@@ -103,7 +103,7 @@ def why_no_command(command: str) -> str:
         words = shlex.split(command)
     except ValueError as error:
         return f"cannot be split into arguments ({str(error).lower()})"
-    if not words:
+    if not words or not words[0].strip():
         return "names no program"
     if "=" in words[0] or words[0].startswith("-"):
         return "starts with something that is no program"

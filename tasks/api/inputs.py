@@ -111,3 +111,19 @@ class PlanInput(Shape):
     """Approve the plan as it is (null), or as edited: the whole plan, in the planner's own form."""
 
     plan = serializers.JSONField(required=False, allow_null=True, default=None)
+
+
+class PreflightInput(Shape):
+    commands = serializers.ListField(
+        child=serializers.CharField(max_length=1_000),
+        required=False,
+        allow_null=True,
+        default=None,
+        max_length=20,
+        help_text="What to run, as in criteria; null: what the last one ran, or the newest criteria.",
+    )
+    prepare = serializers.BooleanField(
+        required=False,
+        default=True,
+        help_text="Install first what the lock files ask for; needs the network.",
+    )

@@ -12,6 +12,7 @@ from budgets.api import UsdText
 from budgets.money import Usd, exact
 from routing.words import Tier
 from tasks.reads import Money
+from tasks.states import PreflightState
 
 
 @extend_schema_field(OpenApiTypes.STR)
@@ -283,3 +284,21 @@ class PayingMeterOutput(serializers.Serializer[Any]):
     held = CountOutput()
     left = CountOutput(allow_null=True)
     ends_at = serializers.DateTimeField(allow_null=True)
+
+
+class PreflightOutput(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    project = serializers.UUIDField(source="project_id")
+    state = serializers.ChoiceField(choices=list(PreflightState))
+    by = serializers.EmailField(source="by.email", allow_null=True, default=None)
+    commands = serializers.ListField(child=serializers.CharField())
+    prepare = serializers.BooleanField(source="prepares")
+    commit = serializers.CharField(help_text="main when the work began; empty before")
+    step = serializers.CharField(help_text="what the worker is at")
+    found = serializers.JSONField(
+        help_text="tier, files, checkout_seconds, dependencies, checks, missing, warnings, problems; "
+        "grows from step to step"
+    )
+    created_at = serializers.DateTimeField()
+    started_at = serializers.DateTimeField(allow_null=True)
+    ended_at = serializers.DateTimeField(allow_null=True)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from django.urls import path
 
-from tasks.api import limits, streams, views
+from tasks.api import limits, preflights, streams, views
 
 urlpatterns = [
     path("projects/<uuid:project_id>/changes", views.ProjectChanges.as_view()),
+    path("projects/<uuid:project_id>/preflights", preflights.PreflightList.as_view()),
+    path("preflights/<uuid:preflight_id>", preflights.PreflightDetail.as_view()),
+    path("preflights/<uuid:preflight_id>/cancel", preflights.PreflightCancel.as_view()),
     path("changes", views.ChangeList.as_view()),
     path("changes/<uuid:change_id>", views.ChangeDetail.as_view()),
     path("changes/<uuid:change_id>/start", views.ChangeStart.as_view()),

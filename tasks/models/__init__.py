@@ -5,6 +5,7 @@ from tasks.models.change import Change, Criterion
 from tasks.models.changeset import ChangeSet
 from tasks.models.claim import Claim
 from tasks.models.event import Event
+from tasks.models.preflight import Preflight
 from tasks.models.receipt import DecisionReceipt
 from tasks.models.reopening import Reopening
 from tasks.models.run import TaskRun
@@ -21,6 +22,7 @@ __all__ = [
     "DecisionReceipt",
     "Dependency",
     "Event",
+    "Preflight",
     "Reopening",
     "Task",
     "TaskRun",

@@ -22,6 +22,7 @@ from tasks.pages.live import has_seen, mark_of, nothing_new, show
 from tasks.pages.panels import change_panels
 from tasks.pages.receipts import receipt_row
 from tasks.planning import approve_plan, estimate_plan, plan_on
+from tasks.preflights import newest_ended
 from tasks.states import ChangeState
 from tasks.wanted import read_wanted
 from tenants.access import project_for, require_role, role_of
@@ -48,7 +49,8 @@ def change_new(request: HttpRequest, project_id: UUID) -> HttpResponse:
         else:
             return redirect("change", change.pk)
     status = 400 if form.is_wrong else 200
-    return render(request, "tasks/change_new.html", {"project": project, "form": form}, status=status)
+    context = {"project": project, "form": form, "preflight": newest_ended(project)}
+    return render(request, "tasks/change_new.html", context, status=status)
 
 
 @require_GET

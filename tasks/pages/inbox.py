@@ -21,6 +21,7 @@ from tasks import reads
 from tasks.models import Change, Task, TaskRun
 from tasks.pages.live import mark_of, show
 from tasks.pages.stops import RefusedMeter, StopCard, stop_card
+from tasks.preflights import failing_for
 from tasks.states import ENDED_CHANGES, ChangeState, RunState, TaskState
 from tasks.stops import RAISED_BY, STOPPED_BY_PERSON
 from tenants.access import roles_of
@@ -106,16 +107,19 @@ def inbox(request: HttpRequest) -> HttpResponse:
         ]
     )
     warnings = _warnings(request)
+    failing = list(failing_for(request.user)[:ROWS_MAX])
     context = {
         "waiting": waiting,
         "warnings": warnings,
         "running": [(run, Tier(run.tier).word) for run in running],
         "planning": planning,
         "months": months,
+        "preflights": failing,
         "roles": roles_of(cast(User, request.user)),
     }
     facts: list[Any] = [(row.change.pk, row.kind, row.change.updated_at) for row in waiting]
     facts += [(each.crossing.pk, each.crossing.percent) for each in warnings]
+    facts += [row.pk for row in failing]
     facts += [(run.pk, run.calls, run.cost) for run in running]
     facts += [(name, month.spent, month.held) for name, month in months]
     return show(request, "tasks/inbox.html", context, mark=mark_of(*facts, len(planning)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path, re_path
 
-from tasks.pages import candidates, changes, inbox, limits, lists, money, runs, spend, work
+from tasks.pages import candidates, changes, inbox, limits, lists, money, preflights, runs, spend, work
 
 urlpatterns = [
     path("", inbox.inbox, name="inbox"),
@@ -12,6 +12,9 @@ urlpatterns = [
     path("changes/act", lists.changes_act, name="changes-act"),
     path("changes/new", changes.change_choose, name="change-choose"),
     path("projects/<uuid:project_id>/changes/new", changes.change_new, name="change-new"),
+    path("projects/<uuid:project_id>/preflights", preflights.preflights, name="preflights"),
+    path("preflights/<uuid:preflight_id>", preflights.preflight_detail, name="preflight"),
+    path("preflights/<uuid:preflight_id>/cancel", preflights.preflight_cancel, name="preflight-cancel"),
     path("changes/<uuid:change_id>", changes.change_detail, name="change"),
     path("changes/<uuid:change_id>/plan", changes.change_plan, name="change-plan"),
     path("changes/<uuid:change_id>/history", changes.change_history, name="change-history"),

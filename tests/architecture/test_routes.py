@@ -15,7 +15,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from tenants.models import Organization, Role
 from tests.factories.budgets import make_hold, make_payers
 from tests.factories.providers import make_connector
-from tests.factories.tasks import make_candidate, make_changeset, make_run
+from tests.factories.tasks import make_candidate, make_changeset, make_preflight, make_run
 from tests.factories.tenants import (
     make_invitation,
     make_member,
@@ -116,6 +116,7 @@ def foreign(db: None) -> Foreign:
         "changeset_id": make_changeset(task).pk,
         "candidate_id": make_candidate(task.change).pk,
         "call_id": make_hold(make_payers(organization, project_id=project.pk)).reservation_id,
+        "preflight_id": make_preflight(project).pk,
         "act": "cancel",
         "position": 1,
     }

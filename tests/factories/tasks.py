@@ -16,6 +16,7 @@ from tasks.models import (
     DecisionReceipt,
     Dependency,
     Event,
+    Preflight,
     Task,
     TaskRun,
     Trunk,
@@ -159,3 +160,10 @@ def make_event(change: Change | None = None, **more: Any) -> Event:
     fields = {"kind": "change.running", "at": NOW} | more
     event: Event = Event.objects.create(change=change, organization=change.organization, **fields)
     return event
+
+
+def make_preflight(project: Project | None = None, **more: Any) -> Preflight:
+    """One that waits for a worker."""
+    fields = {"created_at": NOW, "not_before": NOW} | more
+    preflight: Preflight = Preflight.objects.create(project=project or make_project(), **fields)
+    return preflight

@@ -12,10 +12,18 @@ from uuid import UUID, uuid4
 import pytest
 from django.test import Client
 
-from tasks.models import Candidate, Change, ChangeSet, Task, TaskRun
+from tasks.models import Candidate, Change, ChangeSet, Preflight, Task, TaskRun
 from tenants.models import Project, Role, User
 from tests.factories.budgets import make_hold, make_payers
-from tests.factories.tasks import make_candidate, make_change, make_changeset, make_run, make_task, make_trunk
+from tests.factories.tasks import (
+    make_candidate,
+    make_change,
+    make_changeset,
+    make_preflight,
+    make_run,
+    make_task,
+    make_trunk,
+)
 from tests.factories.tenants import bearer, make_member, make_organization, make_project, make_token
 
 pytestmark = pytest.mark.django_db
@@ -32,6 +40,7 @@ class House:
     changeset: ChangeSet
     candidate: Candidate
     call: int
+    preflight: Preflight
     member: User
     viewer: User
     admin: User
@@ -46,6 +55,7 @@ class House:
             changeset=self.changeset.pk,
             candidate=self.candidate.pk,
             call=self.call,
+            preflight=self.preflight.pk,
         )
 
 
@@ -65,6 +75,7 @@ def house() -> House:
         changeset=make_changeset(task),
         candidate=make_candidate(change),
         call=make_hold(make_payers(organization, project_id=project.pk)).reservation_id,
+        preflight=make_preflight(project),
         member=make_member(organization, Role.MEMBER),
         viewer=make_member(organization, Role.VIEWER),
         admin=make_member(organization, Role.ADMIN),
@@ -112,8 +123,12 @@ READS = [
     "/api/v1/organizations/{organization}/spend/accepted",
     "/organizations/{organization}/limits",
     "/organizations/{organization}/unknown",
+    "/api/v1/projects/{project}/preflights",
+    "/api/v1/preflights/{preflight}",
+    "/projects/{project}/preflights",
+    "/preflights/{preflight}",
 ]
-NAMES = ("organization", "project", "change", "task", "run", "changeset", "candidate")
+NAMES = ("organization", "project", "change", "task", "run", "changeset", "candidate", "preflight")
 # What moves something, with the lowest role that may try.
 WRITES = [
     ("/api/v1/projects/{project}/changes", Role.MEMBER),
@@ -144,6 +159,10 @@ WRITES = [
     ("/tasks/{task}/send-back", Role.MEMBER),
     ("/runs/{run}/stop", Role.MEMBER),
     ("/candidates/{candidate}/promote", Role.ADMIN),
+    ("/api/v1/projects/{project}/preflights", Role.ADMIN),
+    ("/api/v1/preflights/{preflight}/cancel", Role.ADMIN),
+    ("/projects/{project}/preflights", Role.ADMIN),
+    ("/preflights/{preflight}/cancel", Role.ADMIN),
 ]
 Open = Callable[[Client, str], int]
 
