@@ -2,55 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
-import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
-from django.db import DatabaseError
-
-from agents.clock import WALL, Clock
+from agents.clock import WALL, Clock, wait
 from agents.errors import CallFailed, StopRun
-from agents.models import CallState, ModelCall
-from agents.spec import CALL_SECONDS_MAX, HELD, Payers, Supervisor
+from agents.metered import END_OF_KIND, Answered, call_once, end_of
+from agents.spec import CALL_SECONDS_MAX, Noted, Payers, Supervisor
 from agents.tab import Tab
-from budgets.decisions import Amount
-from budgets.errors import KeyReused, LedgerError
-from budgets.meters import at_period
-from budgets.money import ZERO, Usd
-from budgets.prices import Priced, cost_of, usage_data, worst_case
-from budgets.reservations import AlreadyHeld, CallContext, Held, Refused, keep, refund, reserve, settle
-from providers.connectors import connector_for
-from providers.errors import ProviderError, RequestRefused
+from budgets.keys import MeterKey, MeterKind
+from providers.connectors import connector_for, line_for
+from providers.errors import ProviderError
+from providers.fallback import FallbackGateway, FellBack, Happening, Retried, Target, Unfit
 from providers.gateway import Gateway
-from providers.messages import ModelReply, ModelRequest, Usage
-from providers.parts import request_characters
-from routing.words import EndReason
+from providers.messages import ModelReply, ModelRequest
 
-# A longer wait is not slept by a worker: the run ends, and the Task is scheduled anew (C63).
-RETRY_AFTER_SECONDS_MAX = 60.0
-# So long after its call must have ended, the ledger's reaper takes a hold for an unknown charge.
-HOLD_GRACE_SECONDS = 120
+__all__ = ["Answered", "Tell", "account_for", "call_model", "gateway_for", "tries_of"]
 
-END_OF_KIND = {
-    "transient": EndReason.TRANSIENT,
-    "timeout": EndReason.TIMEOUT,
-    "rate_limited": EndReason.RATE_LIMITED,
-    "spend_limited": EndReason.SPEND_LIMITED,
-    "bad_output": EndReason.BAD_OUTPUT,
-    "bad_request": EndReason.BAD_REQUEST,
-    "connector_not_found": EndReason.BAD_REQUEST,
-}
-# A timeout has used the time of its question already; the next attempt asks again (rows 57, 112).
-ASKED_AGAIN = frozenset({"transient", "rate_limited"})
-PROVIDER_SPEND_LIMIT = "provider_spend_limit"  # row 118
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
-    """A reply and its exact cost; None when nobody could read it: it stays held at its worst case."""
-
-    reply: ModelReply
-    cost: Usd | None
+Tell = Callable[[Noted], None]
 
 
 def call_model(
@@ -62,212 +32,143 @@ def call_model(
     supervisor: Supervisor | None = None,
     clock: Clock = WALL,
     seconds_max: float = CALL_SECONDS_MAX,
+    tell: Tell = lambda _: None,
+    latest: Callable[[], ModelRequest] | None = None,
 ) -> Answered:
-    """One physical call: caps, hold on every meter or none, send, settle. Raises `StopRun`, or `CallFailed`.
+    """One question: one physical call, or the tries of a connector's plan. Raises `StopRun`, or `CallFailed`.
 
-    Whatever happens after the hold, it ends as settled, refunded or unknown; a crash at any line
-    leaves it held until the ledger's reaper makes it unknown. Nothing is refunded once the
-    request may have left, unless the provider's answer says that it was not billed.
+    Each physical call passes `metered.call_once`: caps, a hold on every meter or none, send, settle. The
+    run's own deadline bounds all of them and the waits between (rows 114, 126). `tell` hears of retries and
+    switches; `latest` gives the request of a later try, which may be the run's last call.
     """
     if supervisor is not None:
-        supervisor.beat()  # a worker that lost its lease sends nothing
-    request = gateway.fit(request)  # under the name that this account has for the model: it is priced as that
-    amount = worst_case(
-        request_characters(request), request.output_tokens_max, request.model, clock.now().date()
+        seconds_max = min(seconds_max, supervisor.seconds_left())
+    if isinstance(gateway, FallbackGateway):
+        questions = (lambda _: latest()) if latest is not None else (lambda given: given)
+        line = replace(
+            gateway,
+            latest=questions,
+            tell=lambda event: tell(_noted(event, payers, tab)),
+            sleep=partial(wait, clock=clock, supervisor=supervisor),
+            clock=clock.seconds,
+        )
+        return _along(
+            line, request, payers, tab=tab, supervisor=supervisor, clock=clock, seconds_max=seconds_max
+        )
+    # Under the name that this account has for the model: it is priced as that.
+    return call_once(
+        gateway.fit(request),
+        payers,
+        gateway=gateway,
+        tab=tab,
+        supervisor=supervisor,
+        clock=clock,
+        seconds_max=seconds_max,
     )
-    tab.admit(amount.usd)
-    try:
-        gateway.check(request)
-    except RequestRefused as refused:
-        raise CallFailed(EndReason.BAD_REQUEST, str(refused), again=False) from refused
-    key = f"{payers.key}:{tab.calls + 1}"
-    lease_seconds = math.ceil(seconds_max) + HOLD_GRACE_SECONDS
-    held = _hold(key, amount, request, payers, clock=clock, lease_seconds=lease_seconds)
-    sent = False
-    try:
-        call = _opened(key, amount, request, payers, clock)
-        tab.calls += 1
-        sent = True
-        reply = gateway.send(request, seconds_max=seconds_max)
-    except ProviderError as error:
-        priced = _priced(error.usage, request.model, request.model, clock)
-        raise _failed(error, priced, held=held, call=call, tab=tab, clock=clock) from error
-    except BaseException:
-        _interrupted(held, sent=sent)
-        raise
-    priced = _priced(reply.usage, reply.model, request.model, clock)
-    _settle(held, reply.usage, priced)
-    tab.book(priced.cost if priced else None, at_worst=amount.usd)
-    _closed(call, CallState.ANSWERED, reply.usage, priced, clock, stop=str(reply.stop), **_ids_of(reply))
-    return Answered(reply=reply, cost=priced.cost if priced else None)
 
 
 def gateway_for(payers: Payers) -> Gateway:
-    """The account that these payers' calls go to. Raises `StopRun` when there is none, before any IO (row 3)."""
+    """The account that these payers' calls go to, with whoever stands in for it.
+
+    Raises `StopRun` when there is none, before any IO (row 3).
+    """
+    try:
+        return line_for(payers.organization_id, payers.connector)
+    except ProviderError as error:
+        raise _no_account(error) from error
+
+
+def account_for(payers: Payers) -> Gateway:
+    """That account alone, for whoever wants to know whether it answers. Raises `StopRun` when there is none."""
     try:
         return connector_for(payers.organization_id, payers.connector)
     except ProviderError as error:
-        raise StopRun(END_OF_KIND[error.kind], f"{error.kind}: {error}") from error
+        raise _no_account(error) from error
 
 
-def _hold(
-    key: str, amount: Amount, request: ModelRequest, payers: Payers, *, clock: Clock, lease_seconds: int
-) -> Held:
-    try:
-        held = reserve(
-            key=key,
-            # A run may outlive a day or a month: each call is held in the period in which it is made.
-            meters=at_period(payers.meters, now=clock.now()),
-            amount=amount,
-            context=_context(request, payers),
-            owner=payers.key,
-            lease_seconds=lease_seconds,
-        )
-    except KeyReused as error:
-        raise _made_before() from error
-    match held:
-        case Held():
-            return held
-        case Refused():
-            raise StopRun(
-                EndReason(held.stop),
-                HELD if held.waits else "",
-                refusals=tuple(refusal.as_data() for refusal in held.refusals),
-            )
-        case AlreadyHeld():
-            raise _made_before()
+def tries_of(gateway: Gateway) -> int:
+    """The physical calls that one question may become there."""
+    return gateway.tries_max if isinstance(gateway, FallbackGateway) else 1
 
 
-def _made_before() -> StopRun:
-    """The key names one call of one run: another worker is making it, or made it. It is never made twice."""
-    return StopRun(EndReason.WORKER_LOST, "this call was already made by another worker")
+def _no_account(error: ProviderError) -> StopRun:
+    return StopRun(END_OF_KIND[error.kind], f"{error.kind}: {error}")
 
 
-def _context(request: ModelRequest, payers: Payers) -> CallContext:
-    return CallContext(
-        organization_id=payers.organization_id,
-        project_id=payers.project_id,
-        user_id=payers.user_id,
-        change_id=payers.change_id,
-        task_id=payers.task_id,
-        run_id=payers.run_id,
-        purpose=payers.purpose,
-        tier=payers.tier,
-        model=request.model,
-        connector=payers.connector,
-    )
-
-
-def _opened(key: str, amount: Amount, request: ModelRequest, payers: Payers, clock: Clock) -> ModelCall:
-    call: ModelCall = ModelCall.objects.create(
-        organization_id=payers.organization_id,
-        project_id=payers.project_id,
-        change_id=payers.change_id,
-        task_id=payers.task_id,
-        run_id=payers.run_id,
-        key=key,
-        purpose=payers.purpose,
-        tier=payers.tier,
-        connector=payers.connector,
-        model=request.model,
-        held=amount.usd,
-        started_at=clock.now(),
-    )
-    return call
-
-
-def _priced(usage: Usage | None, answered_by: str, asked_for: str, clock: Clock) -> Priced | None:
-    """The exact cost, at the price of the model that answered, or of the one asked for when no list has its name."""
-    if usage is None:
-        return None
-    today = clock.now().date()
-    return cost_of(usage, answered_by, today) or cost_of(usage, asked_for, today)
-
-
-def _settle(held: Held, usage: Usage | None, priced: Priced | None) -> None:
-    """To the exact cost; without one, the ledger keeps the worst case and whatever usage there is."""
-    settle(
-        held.reservation_id,
-        cost=priced.cost if priced else None,
-        usage=usage,
-        rates=priced.rates if priced else None,
-    )
-
-
-def _failed(
-    error: ProviderError, priced: Priced | None, *, held: Held, call: ModelCall, tab: Tab, clock: Clock
-) -> CallFailed:
-    """Ends the hold by what the error says of the bill (rows 123, 134), and names the end of the run."""
-    cost: Usd | None = None
-    if error.usage is not None:
-        _settle(held, error.usage, priced)
-        cost = priced.cost if priced else None
-        tab.book(cost, at_worst=call.held)
-    elif error.may_be_billed:
-        keep(held.reservation_id, reason=error.kind)
-        tab.book(None, at_worst=call.held)
-    else:
-        refund(held.reservation_id, reason=error.kind)
-        cost = ZERO
-    _closed(
-        call,
-        CallState.FAILED,
-        error.usage,
-        priced,
-        clock,
-        cost=cost,
-        error=error.kind,
-        status=error.status,
-        request_id=error.request_id,
-    )
-    return _end_of(error)
-
-
-def _end_of(error: ProviderError) -> CallFailed:
-    after = error.retry_after_seconds
-    status = f" with status {error.status}" if error.status else ""
-    note = PROVIDER_SPEND_LIMIT if error.kind == "spend_limited" else f"{type(error).__name__}{status}"
-    return CallFailed(
-        END_OF_KIND[error.kind],
-        note,
-        again=(
-            error.kind in ASKED_AGAIN
-            and not error.output_began  # part of an answer came, and is paid (row 115)
-            and (after or 0.0) <= RETRY_AFTER_SECONDS_MAX
-        ),
-        retry_after_seconds=after,
-    )
-
-
-def _interrupted(held: Held, *, sent: bool) -> None:
-    """The process is being ended, or a bug: say what is known of the money, and let it go on.
-
-    When even that fails, the hold stays until the reaper finds it.
-    """
-    with contextlib.suppress(DatabaseError, LedgerError):
-        if sent:
-            keep(held.reservation_id, reason="interrupted")
-        else:
-            refund(held.reservation_id, reason="not_sent")
-
-
-def _closed(
-    call: ModelCall,
-    state: CallState,
-    usage: Usage | None,
-    priced: Priced | None,
+def _along(
+    line: FallbackGateway,
+    request: ModelRequest,
+    payers: Payers,
+    *,
+    tab: Tab,
+    supervisor: Supervisor | None,
     clock: Clock,
-    **columns: object,
-) -> None:
-    call.state = state
-    call.ended_at = clock.now()
-    call.usage = usage_data(usage) if usage else None
-    call.cost = priced.cost if priced else None
-    call.rates = priced.rates if priced else None
-    for name, value in columns.items():
-        setattr(call, name, value)
-    call.save()
+    seconds_max: float,
+) -> Answered:
+    """Each try with a hold of its own, paid by the account that is asked. What is refused or cancelled ends all."""
+    answered: list[Answered] = []
+
+    def metered(target: Target, request: ModelRequest, *, seconds_max: float) -> ModelReply:
+        try:
+            one = call_once(
+                request,
+                _paying(payers, target.connector),
+                gateway=target.gateway,
+                tab=tab,
+                supervisor=supervisor,
+                clock=clock,
+                seconds_max=seconds_max,
+            )
+        except CallFailed as failed:
+            if tab.calls_left == 0 or not isinstance(failed.__cause__, ProviderError):
+                raise  # no call is left for another try: this failure is the run's end
+            raise failed.__cause__ from None
+        answered.append(one)
+        return one.reply
+
+    try:
+        replace(line, attempt=metered).send(request, seconds_max=seconds_max)
+    except ProviderError as error:
+        # The plan has tried what it may: nobody asks once more beside it.
+        failed = end_of(error)
+        failed.again = False
+        raise failed from error
+    return answered[-1]
 
 
-def _ids_of(reply: ModelReply) -> dict[str, str]:
-    return {"request_id": reply.request_id[:200], "response_id": reply.response_id[:200]}
+def _paying(payers: Payers, connector: str) -> Payers:
+    """The same payers with another account: its own meter counts instead of the first one's."""
+    if connector == payers.connector:
+        return payers
+
+    def at(key: MeterKey) -> MeterKey:
+        return replace(key, subject=connector) if key.kind is MeterKind.PROVIDER else key
+
+    return replace(payers, connector=connector, meters=tuple(at(key) for key in payers.meters))
+
+
+def _noted(event: Happening, payers: Payers, tab: Tab) -> Noted:
+    """For the domain's events (row 119): the number of the failed call, names and fixed words."""
+    match event:
+        case Retried():
+            data = {
+                "call": tab.calls,
+                "connector": event.connector,
+                "model": event.model,
+                "because": event.kind,
+                "wait_seconds": round(event.wait_seconds, 1),
+            }
+            return Noted("model.retry", f"{payers.key}:retry:{tab.calls}", data)
+        case FellBack():
+            data = {
+                "call": tab.calls,
+                "from": event.from_connector,
+                "to": event.to_connector,
+                "from_model": event.from_model,
+                "to_model": event.to_model,
+                "because": event.kind,
+            }
+            return Noted("model.fallback", f"{payers.key}:fallback:{tab.calls}", data)
+        case Unfit():
+            data = {"call": tab.calls, "to": event.connector, "because": event.code}
+            return Noted("model.fallback.unfit", f"{payers.key}:unfit:{tab.calls}", data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from agents.calls import Tell
 from agents.clock import WALL, Clock
 from agents.complete import CALLS_PER_QUESTION_MAX, Question, ask
 from agents.context.compile import CHARACTERS_PER_TOKEN, tokens_in
@@ -46,7 +47,12 @@ class Compacted:
 
 
 def compact_log(
-    log: str, payers: Payers, *, gateway: Gateway | None = None, clock: Clock = WALL
+    log: str,
+    payers: Payers,
+    *,
+    gateway: Gateway | None = None,
+    clock: Clock = WALL,
+    tell: Tell = lambda _: None,
 ) -> Compacted:
     """The log of earlier failures, at most `LOG_TOKENS_MAX` long. Exactly that many tokens are left as they are.
 
@@ -63,7 +69,7 @@ def compact_log(
     )
     tab = Tab(calls_max=CALLS_PER_QUESTION_MAX)
     try:
-        answer = ask(question, payers, gateway=gateway, clock=clock, tab=tab)
+        answer = ask(question, payers, gateway=gateway, clock=clock, tab=tab, tell=tell)
         usable = not answer.cut_off and 0 < tokens_in(answer.text.strip()) <= LOG_TOKENS_MAX
     except StopRun as stop:
         if stop.end in STOPS:

@@ -9,11 +9,11 @@ from typing import Any
 
 from django.conf import settings
 
-from agents.calls import Answered, call_model, gateway_for
+from agents.calls import Answered, Tell, call_model, gateway_for
 from agents.clock import WALL, Clock
 from agents.errors import StopRun
 from agents.prompts import JSON_ONLY
-from agents.repetition import ask_again_once
+from agents.repetition import ask_again_once, retried
 from agents.spec import CALL_SECONDS_MAX, Payers, Supervisor
 from agents.tab import Tab
 from budgets.money import Usd
@@ -28,11 +28,12 @@ from providers.messages import (
     ThinkingMode,
     UserMessage,
 )
+from providers.plans import TRIES_MAX
 from routing.tiers import ModelChoice, model_for_question
 from routing.words import EndReason, Tier
 
-# The question and its one repetition after a passing error.
-CALLS_PER_QUESTION_MAX = 2
+# The question and its one repetition after a passing error, or all the tries of a connector's plan.
+CALLS_PER_QUESTION_MAX = max(2, TRIES_MAX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +77,11 @@ def ask(
     clock: Clock = WALL,
     tab: Tab | None = None,
     seconds_max: float = CALL_SECONDS_MAX,
+    tell: Tell = lambda _: None,
 ) -> Answer:
     """One metered question, asked a second time after a passing error. `payers.key` must be new for each question.
 
-    `tab` lets a caller see what a question cost that failed.
+    `tab` lets a caller see what a question cost that failed; `tell` hears of retries and of stand-ins.
     Raises `StopRun`: a refused budget with its refusals; held money in the way with the note `held`;
     transport errors with their names; a refusal of the model as `refused`.
     """
@@ -90,6 +92,8 @@ def ask(
     tab = tab or Tab(calls_max=CALLS_PER_QUESTION_MAX)
 
     def build(number: int) -> ModelRequest:
+        if number > 1:
+            tell(retried(payers, tab, model=choice.name))
         return _request(question, choice, payers, number)
 
     def call(request: ModelRequest) -> Answered:
@@ -101,6 +105,7 @@ def ask(
             supervisor=supervisor,
             clock=clock,
             seconds_max=seconds_max,
+            tell=tell,
         )
 
     answered = ask_again_once(build, call, tab=tab, supervisor=supervisor, clock=clock)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import uuid4
 
-from agents.calls import call_model, gateway_for
+from agents.calls import account_for, call_model
 from agents.errors import StopRun
 from agents.models import ModelCall
 from agents.spec import Payers
@@ -73,7 +73,7 @@ def try_connector(connector: Connector, *, by: User, now: datetime) -> Tried:
         answered = call_model(
             request,
             payers,
-            gateway=gateway_for(payers),
+            gateway=account_for(payers),
             tab=Tab(calls_max=1),
             seconds_max=TEST_SECONDS_MAX,
         )

@@ -10,7 +10,7 @@ from agents.clock import WALL, Clock
 from agents.errors import StopRun
 from agents.prompts import AGENT, CUT_OFF, LAST_CALL, NUDGE, REMINDER
 from agents.repeats import Repeats, Said
-from agents.repetition import ask_again_once, when_holds_end
+from agents.repetition import ask_again_once, retried, when_holds_end
 from agents.runlog import RunLog, storable
 from agents.spec import AttemptSpec, Noted, Outcome, Supervisor
 from agents.tab import Tab
@@ -119,8 +119,7 @@ class Desk:
         """The talk so far. The last allowed call is told so, at the end of this request only (rows 225, 227)."""
         spec, talk = self.spec, self.talk
         if number > 1:
-            data = {"call": self.tab.calls, "model": spec.model}
-            self._noted.append(Noted("model.retry", f"{spec.run_id}:retry:{self.tab.calls}", data))
+            self._noted.append(retried(spec.payers, self.tab, model=spec.model))
         if self.tab.on_last_call:
             talk = [*talk, UserMessage.of(LAST_CALL)]
         return ModelRequest(
@@ -154,6 +153,8 @@ class Desk:
             tab=self.tab,
             supervisor=self.supervisor,
             clock=self.clock,
+            tell=self._noted.append,
+            latest=lambda: self._request(1),
         )
 
     def _count(self, incoming: int) -> None:

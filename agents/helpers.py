@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator, FormatChecker
 from jsonschema.exceptions import SchemaError, best_match
 from referencing import Registry
 
-from agents.calls import Answered, call_model, gateway_for
+from agents.calls import Answered, call_model, gateway_for, tries_of
 from agents.clock import WALL, Clock
 from agents.errors import HelperMisconfigured, HelperOutputError, StopRun
 from agents.jsontext import NotFound, extract_object
@@ -145,7 +145,7 @@ def invoke_helper(
         turns=_turns(said, guidance),
         allowance=allowance,
         validators=validators,
-        tab=tab or Tab(calls_max=CALLS_PER_HELPER_MAX),
+        tab=tab or Tab(calls_max=CALLS_PER_HELPER_MAX * tries_of(asked)),
         payers=paid,
         gateway=asked,
         clock=clock,

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from agents.calls import Answered
-from agents.clock import Clock
+from agents.clock import Clock, wait
 from agents.errors import CallFailed, StopRun
-from agents.spec import CALL_SECONDS_MAX, HELD, Supervisor
+from agents.spec import CALL_SECONDS_MAX, HELD, Noted, Payers, Supervisor
 from agents.tab import Tab
 from providers.messages import ModelRequest
 
 RETRY_SECONDS = 2.0
-# While it waits, a run still hears that it was cancelled.
-BEAT_SECONDS = 5.0
 # A hold lasts as long as its call; whoever waits for one asks seldom, and not much longer than that.
 HELD_PAUSE_SECONDS = 1.0
 HELD_PAUSE_SECONDS_MAX = 10.0
@@ -38,8 +36,14 @@ def ask_again_once(
     except CallFailed as failed:
         if not failed.again or tab.calls_left == 0:
             raise
-        wait(max(RETRY_SECONDS, failed.retry_after_seconds or 0.0), supervisor, clock)
+        wait(max(RETRY_SECONDS, failed.retry_after_seconds or 0.0), supervisor=supervisor, clock=clock)
     return call(build(2))
+
+
+def retried(payers: Payers, tab: Tab, *, model: str) -> Noted:
+    """The event of that second try; row 119."""
+    data = {"call": tab.calls, "connector": payers.connector, "model": model}
+    return Noted("model.retry", f"{payers.key}:retry:{tab.calls}", data)
 
 
 def when_holds_end(
@@ -57,16 +61,5 @@ def when_holds_end(
         except StopRun as end:
             if end.note != HELD or tab.calls == 0 or waited >= HELD_WAIT_SECONDS_MAX:
                 raise
-        wait(pause, supervisor, clock)
+        wait(pause, supervisor=supervisor, clock=clock)
         waited, pause = waited + pause, min(pause * 2, HELD_PAUSE_SECONDS_MAX)
-
-
-def wait(seconds: float, supervisor: Supervisor | None, clock: Clock) -> None:
-    """Sleeps in short steps, so that a cancelled run is not waited for."""
-    left = seconds
-    while left > 0:
-        step = min(left, BEAT_SECONDS)
-        clock.sleep(step)
-        left -= step
-        if supervisor is not None and left > 0:
-            supervisor.beat()

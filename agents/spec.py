@@ -146,7 +146,7 @@ class Outcome:
     refusals: tuple[Mapping[str, Any], ...] = ()  # every meter that refused, as data
     failure_log: str = ""  # what the next attempt should know, bounded
     retry_after_seconds: float | None = None
-    noted: tuple[Noted, ...] = ()  # for the domain's events: model.retry
+    noted: tuple[Noted, ...] = ()  # for the domain's events: model.retry, model.fallback
 
 
 class Supervisor(Protocol):
@@ -154,4 +154,8 @@ class Supervisor(Protocol):
 
     def beat(self) -> None:
         """Renew the lease and the claims; raises `StopRun` when cancelled, out of time, or no longer the owner."""
+        ...
+
+    def seconds_left(self) -> float:
+        """Until the deadline of the run, which no call and no wait may pass (row 126); infinite without one."""
         ...

@@ -227,7 +227,7 @@ def read_options(config: Mapping[str, Any]) -> Options:
     return Options(
         stream=stream,
         receive_seconds=float(receive),
-        models=_models(config.get("models", {})),
+        models=read_models(config.get("models", {})),
         profiles=_profiles(config.get("profiles", {})),
         routing=routing,
         reasoning=_word(config, "reasoning", allowed=("", "none")),
@@ -242,22 +242,20 @@ def read_options(config: Mapping[str, Any]) -> Options:
     )
 
 
-def _models(given: object) -> dict[str, NamedModel]:
+def read_models(given: object, *, place: str = "config.models") -> dict[str, NamedModel]:
     """`{"claude-haiku-5-5": "gpt-4o-mini"}`, or with `{"model": ..., "thinking": "off", "effort": "low"}`."""
     if not isinstance(given, dict) or len(given) > MODELS_MAX:
-        raise RequestRefused("config", f"config.models maps up to {MODELS_MAX} model ids")
+        raise RequestRefused("config", f"{place} maps up to {MODELS_MAX} model ids")
     named = {}
     for ours, theirs in given.items():
         said = {"model": theirs} if isinstance(theirs, str) else theirs
         if not isinstance(said, dict) or not said.keys() <= {"model", "thinking", "effort"}:
-            raise RequestRefused("config", f"config.models.{ours}: a model id, or model, thinking and effort")
+            raise RequestRefused("config", f"{place}.{ours}: a model id, or model, thinking and effort")
         name, mode, effort = said.get("model", ""), said.get("thinking"), said.get("effort", "")
         if not isinstance(name, str) or not MODEL_NAME.fullmatch(name):
-            raise RequestRefused("config", f"config.models.{ours}: not a model id")
+            raise RequestRefused("config", f"{place}.{ours}: not a model id")
         if mode not in (None, "off", "adaptive") or effort not in ("", *EFFORTS):
-            raise RequestRefused(
-                "config", f"config.models.{ours}: thinking is off or adaptive, effort low to high"
-            )
+            raise RequestRefused("config", f"{place}.{ours}: thinking is off or adaptive, effort low to high")
         named[ours] = NamedModel(name, None if mode is None else Thinking(ThinkingMode(mode), effort))
     return named
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
-import socket
 from dataclasses import dataclass
 
 from providers.account import why_unreachable
+from providers.deadlines import CONNECT_SECONDS
+from providers.lookup import look_up
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +22,11 @@ class Addresses:
 def addresses_of(host: str, port: int, *, scheme: str, private_addresses: bool) -> Addresses:
     """The addresses of a host that may be asked. A private or link-local one behind a public name is left out."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found = look_up(host, port, seconds_max=CONNECT_SECONDS)
     except (OSError, UnicodeError) as error:
         return Addresses((), f"{host} has no address: {error}")
     allowed, problem = [], f"{host} has no address"
-    for literal in dict.fromkeys(str(address[0]).split("%")[0] for *_, address in found):
+    for literal in dict.fromkeys(address.split("%")[0] for address in found):
         why = why_unreachable(
             ipaddress.ip_address(literal), scheme=scheme, private_addresses=private_addresses
         )

@@ -1,16 +1,19 @@
-"""Operator screens of connectors: to look at, to enable and to disable. Keys are write only, and not here."""
+"""Operator screens of connectors: to look at, to switch, to say who stands in. Keys are write only, and not here."""
 
 from __future__ import annotations
 
 from typing import cast
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
 
+from providers.forms import FallbackForm, plan_initial, plan_wanted
 from providers.models import Connector
-from providers.saving import switch_connector
+from providers.saving import set_fallback, switch_connector
 from tenants.admin import ReadOnly
+from tenants.forms import attempt
 from tenants.models import User
 
 
@@ -29,12 +32,16 @@ class ConnectorAdmin(ReadOnly):
         "with_key",
         "headers",
         "config",
+        "fallback",
         "enabled",
         "version",
         "created_at",
         "updated_at",
     )
-    actions = ("enable", "disable")
+    actions = ("enable", "disable", "stand_ins")
+
+    def has_plan_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("providers.change_connector")
 
     @admin.display(boolean=True, description="key stored")
     def with_key(self, connector: Connector) -> bool:
@@ -52,3 +59,30 @@ class ConnectorAdmin(ReadOnly):
         """An operator acts on the deployment: audited as themselves, whatever their role in the organization."""
         for connector in chosen.select_related("organization"):
             switch_connector(connector, enabled=enabled, by=cast(User, request.user), operator=True)
+
+    @admin.action(description="Set the stand-ins…", permissions=["plan"])
+    def stand_ins(self, request: HttpRequest, chosen: QuerySet[Connector]) -> HttpResponse | None:
+        rows = list(chosen.select_related("organization")[:2])
+        if len(rows) != 1:
+            self.message_user(
+                request, "Choose one connector: each has stand-ins of its own.", messages.WARNING
+            )
+            return None
+        (connector,) = rows
+        form = FallbackForm(
+            request.POST if "save" in request.POST else None, initial=plan_initial(connector.fallback)
+        )
+        if form.is_valid():
+            plan = plan_wanted(dict(form.cleaned_data))
+            by = cast(User, request.user)
+            if attempt(form, lambda: set_fallback(connector, plan, by=by, operator=True)) is not None:
+                self.message_user(request, f"{connector}: saved. The next call goes by it.", messages.SUCCESS)
+                return None
+        context = {
+            **self.admin_site.each_context(request),
+            "title": f"Stand-ins of {connector.name}",
+            "connector": connector,
+            "form": form,
+            "opts": self.opts,
+        }
+        return TemplateResponse(request, "admin/providers/stand_ins.html", context)

@@ -66,6 +66,7 @@ class ConnectorDetail(OrganizationScoped):
             "base_url": known.base_url,
             "headers": known.headers,
             "config": known.config,
+            "fallback": known.fallback,
             "enabled": known.enabled,
         }
         connector = save_connector(

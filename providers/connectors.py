@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID
 
+import structlog
 from django.conf import settings
 
 from providers.account import Account, check_account, read_options
 from providers.anthropic import AnthropicGateway
 from providers.embeddings import Embedder, HashingEmbedder, HttpEmbedder
 from providers.errors import ConnectorNotFound, RequestRefused
+from providers.fallback import FallbackGateway, Target
 from providers.gateway import Gateway
 from providers.google import GoogleGateway
 from providers.models import Connector, ConnectorKind
 from providers.openai_chat import OpenAIGateway, OpenRouterGateway
+from providers.plans import Plan, read_plan
 from providers.scenarios import Entry, ScenarioError, load_scenarios, read_entries
 from providers.scripted import ScriptedGateway
 from providers.sealing import KeyUnreadable
 from providers.wire import HttpGateway
+
+log = structlog.get_logger(__name__)
 
 # Where a relative path of a scripted connector may lie, searched in this order.
 DEMO_FOLDER = Path("tasks") / "demo"
@@ -46,10 +52,47 @@ def connector_for(organization_id: UUID, name: str) -> Gateway:
     Clients are built lazily in each process (never before a fork), kept, and rebuilt when
     the row or its scenario file changed.
     """
-    connector = Connector.objects.of_organization(organization_id).filter(name=name, enabled=True).first()
-    if connector is None:
-        raise ConnectorNotFound(name)
-    return gateway_of(connector)
+    return gateway_of(_enabled(organization_id, [name], name)[name])
+
+
+def line_for(organization_id: UUID, name: str) -> Gateway:
+    """The same, with whoever stands in for it: the chain of its plan, or its one gateway when it has none.
+
+    A stand-in that is disabled by now, or that cannot be opened, is left out: it must not stop the account
+    that it would only replace. Chains remember who failed, so each run asks for one of its own.
+    """
+    first = _enabled(organization_id, [name], name)[name]
+    plan = read_plan(first.fallback)
+    if plan is None:
+        return gateway_of(first)
+    return FallbackGateway(
+        (Target(gateway_of(first), connector=name), *_stand_ins(first, plan)), policy=plan.policy
+    )
+
+
+def _enabled(organization_id: UUID, names: Sequence[str], needed: str) -> dict[str, Connector]:
+    rows = Connector.objects.of_organization(organization_id).filter(name__in=names, enabled=True)
+    found = {row.name: row for row in rows}
+    if needed and needed not in found:
+        raise ConnectorNotFound(needed)
+    return found
+
+
+def _stand_ins(first: Connector, plan: Plan) -> list[Target]:
+    rows = _enabled(first.organization_id, [each.connector for each in plan.stand_ins], "")
+    targets = []
+    for each in plan.stand_ins:
+        row = rows.get(each.connector)
+        try:
+            gateway = None if row is None else gateway_of(row)
+        except RequestRefused as refused:
+            log.warning(
+                "a stand-in cannot be opened", connector=each.connector, problem=refused.code, of=first.name
+            )
+            continue
+        if gateway is not None:
+            targets.append(Target(gateway, connector=each.connector, models=each.models))
+    return targets
 
 
 def gateway_of(connector: Connector) -> Gateway:

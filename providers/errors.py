@@ -9,6 +9,7 @@ ProviderError                 kind          may_be_billed
 ├── Unavailable               transient     no    408, 500, 503, 529: a definite status without output
 ├── GatewayFailed             transient     yes   502, 504 (row 123)
 ├── TimedOut                  timeout       yes
+├── DeadlineExceeded          timeout       no    no time is left to wait or to ask once more (row 114)
 ├── ConnectionLost            transient     yes   broken after the request left
 ├── BadAnswer                 bad_output    yes   a 200 that cannot be read
 └── Rejected                  bad_request   no    other 4xx: terminal, never sent again unchanged
@@ -92,6 +93,12 @@ class GatewayFailed(ProviderError):
 class TimedOut(ProviderError):
     kind = "timeout"
     may_be_billed = True
+
+
+class DeadlineExceeded(ProviderError):
+    """Tries before it ended on their own: each has its own charge. Its cause is the last of them."""
+
+    kind = "timeout"
 
 
 class ConnectionLost(ProviderError):

@@ -8,6 +8,9 @@ from typing import Any
 from django import forms
 
 from providers.models import Connector, ConnectorKind
+from providers.plans import RETRIES_DEFAULT, RETRIES_MAX, STAND_INS_MAX
+
+_LINE_EXAMPLE = "spare: claude-haiku-5-5 = gpt-4o-mini thinking off, claude-sonnet-5-5 = gpt-4.1 thinking off"
 
 
 class HeadersField(forms.CharField):
@@ -43,6 +46,16 @@ class ObjectField(forms.CharField):
         return found
 
 
+class StandInsField(forms.CharField):
+    """One connector a line, the first to ask first; after a colon what it calls our models, and how they think."""
+
+    widget = forms.Textarea(attrs={"rows": 2, "spellcheck": "false"})
+
+    def to_python(self, value: Any) -> Any:
+        lines = [line.strip() for line in (super().to_python(value) or "").splitlines() if line.strip()]
+        return [_stand_in(line) for line in lines]
+
+
 class ConnectorForm(forms.Form):
     base_url = forms.CharField(
         label="Address", required=False, max_length=500, help_text="Empty: the vendor's own."
@@ -59,6 +72,26 @@ class ConnectorForm(forms.Form):
     config = ObjectField(
         label="Options", required=False, help_text="A JSON object; the manual lists the options."
     )
+    fallback = StandInsField(
+        label="Stand-ins",
+        required=False,
+        max_length=20_000,
+        help_text=f"Up to {STAND_INS_MAX} connectors that are asked when this one does not answer, one a line, the "
+        f"first to ask first. After a colon: what they call a model. Such as {_LINE_EXAMPLE}",
+    )
+    max_retries = forms.IntegerField(
+        label="Tries again",
+        required=False,
+        min_value=0,
+        max_value=RETRIES_MAX,
+        help_text="How often each of them is asked once more. Empty: "
+        f"{RETRIES_DEFAULT} times with stand-ins, once without.",
+    )
+    retry_transport = forms.BooleanField(
+        label="Also after lost connections and timeouts",
+        required=False,
+        help_text="Such a call may have been paid: it stays held at its worst case, beside the next one.",
+    )
     drop_key = forms.BooleanField(label="Remove the stored key", required=False)
 
     @classmethod
@@ -71,6 +104,7 @@ class ConnectorForm(forms.Form):
                 "config": json.dumps(connector.config, indent=2, ensure_ascii=False)
                 if connector.config
                 else "",
+                **plan_initial(connector.fallback),
             },
         )
         form.fields["key"].help_text = (
@@ -85,6 +119,7 @@ class ConnectorForm(forms.Form):
         cleaned = dict(self.cleaned_data)
         dropped = cleaned.pop("drop_key", False)
         cleaned["key"] = cleaned["key"] or ("" if dropped else None)
+        cleaned["fallback"] = plan_wanted(cleaned)
         return cleaned
 
 
@@ -95,8 +130,73 @@ class NewConnectorForm(ConnectorForm):
         help_text="Projects pay with a connector by its name: a-z, 0-9 and -. It stays.",
     )
     kind = forms.ChoiceField(choices=ConnectorKind.choices)
-    field_order = ["name", "kind", "key", "base_url", "headers", "config"]
+    field_order = [
+        "name",
+        "kind",
+        "key",
+        "base_url",
+        "headers",
+        "config",
+        "fallback",
+        "max_retries",
+        "retry_transport",
+    ]
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         del self.fields["drop_key"]
+
+
+class FallbackForm(forms.Form):
+    """Who stands in for a connector, and nothing else: the operator's screen."""
+
+    fallback = StandInsField(label="Stand-ins", required=False, max_length=20_000, help_text=_LINE_EXAMPLE)
+    max_retries = forms.IntegerField(label="Tries again", required=False, min_value=0, max_value=RETRIES_MAX)
+    retry_transport = forms.BooleanField(label="Also after lost connections and timeouts", required=False)
+
+
+def plan_initial(fallback: dict[str, Any]) -> dict[str, Any]:
+    """A stored plan as its fields show it."""
+    return {
+        "fallback": "\n".join(_line(entry) for entry in fallback.get("connectors", [])),
+        "max_retries": fallback.get("max_retries"),
+        "retry_transport": fallback.get("retry_transport", False),
+    }
+
+
+def plan_wanted(cleaned: dict[str, Any]) -> dict[str, Any]:
+    """The plan that the three fields ask for; takes the other two out of `cleaned`. Nothing at all said: none."""
+    entries, retries = cleaned["fallback"], cleaned.pop("max_retries")
+    transport = cleaned.pop("retry_transport")
+    if not entries and retries is None and not transport:
+        return {}
+    known = {} if retries is None else {"max_retries": retries}
+    return {"connectors": entries, "retry_transport": transport, **known}
+
+
+def _stand_in(line: str) -> dict[str, Any]:
+    name, _, models = line.partition(":")
+    return {
+        "connector": name.strip(),
+        "models": dict(_named(said) for said in models.split(",") if said.strip()),
+    }
+
+
+def _named(said: str) -> tuple[str, dict[str, str]]:
+    """`claude-haiku-5-5 = gpt-4o-mini thinking off`."""
+    ours, equals, theirs = (part.strip() for part in said.partition("="))
+    words = theirs.split()
+    pairs = dict(zip(words[1::2], words[2::2], strict=False))
+    if not ours or not equals or len(words) % 2 == 0 or not pairs.keys() <= {"thinking", "effort"}:
+        raise forms.ValidationError(
+            f"“{said.strip()[:100]}” names no model. Write it such as: claude-haiku-5-5 = gpt-4o-mini thinking off"
+        )
+    return ours, {"model": words[0], **pairs}
+
+
+def _line(entry: dict[str, Any]) -> str:
+    models = []
+    for ours, named in entry["models"].items():
+        more = "".join(f" {word} {named[word]}" for word in ("thinking", "effort") if named.get(word))
+        models.append(f"{ours} = {named['model']}{more}")
+    return f"{entry['connector']}: {', '.join(models)}" if models else str(entry["connector"])

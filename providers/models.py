@@ -39,6 +39,8 @@ class Connector(TenantModel):
     headers = models.JSONField(default=dict, blank=True)
     # What the kind needs beside an address and a key: routing of OpenRouter, scenarios of a script, models of a server.
     config = models.JSONField(default=dict, blank=True)
+    # Who stands in when this account does not answer, and how often it is asked first (providers/plans.py).
+    fallback = models.JSONField(default=dict, blank=True)
     enabled = models.BooleanField(default=True)
     # Grows with every saved change: processes rebuild their clients when it differs.
     version = models.PositiveIntegerField(default=1)

@@ -16,6 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from providers.forms import ConnectorForm, NewConnectorForm
 from providers.models import Connector
 from providers.saving import connector_of, save_connector, switch_connector
+from providers.stand_ins import standing_in_for
 from tenants.access import organization_for, require_role
 from tenants.forms import attempt
 from tenants.models import Organization, Role
@@ -62,7 +63,14 @@ def connector(request: HttpRequest, organization_id: UUID, connector_id: UUID) -
         if saved is not None:
             messages.success(request, "Saved. The next call goes by it.")
             return redirect("connector", organization.pk, known.pk)
-    return _page(request, "providers/connector.html", organization, form=form, connector=known)
+    return _page(
+        request,
+        "providers/connector.html",
+        organization,
+        form=form,
+        connector=known,
+        stands_in_for=standing_in_for(known),
+    )
 
 
 @require_POST

@@ -17,7 +17,9 @@ from providers.connectors import scripted_entries
 from providers.errors import RequestRefused
 from providers.messages import ModelRequest, UserMessage
 from providers.models import Connector, ConnectorKind
+from providers.plans import Plan, plan_data, read_plan
 from providers.scenarios import ScenarioError
+from providers.stand_ins import check_plan
 from tenants.access import require_role
 from tenants.audit import note
 from tenants.errors import InvalidInput, NotVisible
@@ -35,12 +37,12 @@ _SMALLEST_MODEL = {
     ConnectorKind.SCRIPTED: "claude-haiku-5-5",
 }
 assert set(_SMALLEST_MODEL) == set(ConnectorKind)
-_FIELDS = frozenset({"base_url", "key", "headers", "config"})
+_FIELDS = frozenset({"base_url", "key", "headers", "config", "fallback"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """A connector as somebody wants it. `key` None keeps the stored one, "" removes it."""
+    """A connector as somebody wants it. `key` and `fallback` None keep what is stored, "" and {} remove it."""
 
     name: str
     kind: str
@@ -48,6 +50,7 @@ class Wanted:
     key: str | None = None
     headers: Mapping[str, str]
     config: Mapping[str, Any]
+    fallback: Mapping[str, Any] | None = None
     enabled: bool = True
 
     def __repr__(self) -> str:
@@ -63,6 +66,7 @@ def save_connector(  # the one way in, for pages, REST, admin and commands
     key: str | None = None,
     headers: Mapping[str, str] | None = None,
     config: Mapping[str, Any] | None = None,
+    fallback: Mapping[str, Any] | None = None,
     enabled: bool = True,
     new: bool = False,
     by: User | None,
@@ -81,6 +85,7 @@ def save_connector(  # the one way in, for pages, REST, admin and commands
         key=key,
         headers=dict(headers or {}),
         config=dict(config or {}),
+        fallback=fallback,
         enabled=enabled,
     )
     _check_shape(wanted)
@@ -90,6 +95,25 @@ def save_connector(  # the one way in, for pages, REST, admin and commands
     except IntegrityError:
         problem = "was made by somebody else just now"
         raise InvalidInput("name", problem, "Look at it before you change it.", code="taken") from None
+
+
+def set_fallback(
+    connector: Connector, fallback: Mapping[str, Any], *, by: User, operator: bool = False
+) -> Connector:
+    """Say who stands in for this connector, and nothing else. An operator may do it from outside the organization."""
+    if not operator:
+        require_role(by, connector.organization_id, Role.ADMIN)
+    plan, organization = _plan(fallback), connector.organization
+    with transaction.atomic():
+        row: Connector = (
+            Connector.objects.of_organization(organization.pk).select_for_update().get(pk=connector.pk)
+        )
+        before = _facts(row)
+        _take_plan(row, organization, plan)
+        row.version += 1
+        row.save()
+        note(organization, by, "connector.saved", row.name, before=before, after=_facts(row))
+    return row
 
 
 def switch_connector(
@@ -153,6 +177,8 @@ def _store(organization: Organization, wanted: Wanted, by: User | None, *, new: 
         connector.version += 1
     connector.kind, connector.base_url, connector.enabled = wanted.kind, wanted.base_url, wanted.enabled
     connector.headers, connector.config = dict(wanted.headers), dict(wanted.config)
+    if wanted.fallback is not None:
+        _take_plan(connector, organization, _plan(wanted.fallback))
     if wanted.key is not None:
         connector.seal_key(wanted.key)
     _check_scenarios(connector)
@@ -167,6 +193,21 @@ def _store(organization: Organization, wanted: Wanted, by: User | None, *, new: 
         after=after,
     )
     return connector
+
+
+def _plan(fallback: Mapping[str, Any]) -> Plan | None:
+    try:
+        return read_plan(fallback)
+    except RequestRefused as refused:
+        raise InvalidInput("fallback", str(refused), "Correct it and save again.") from None
+
+
+def _take_plan(connector: Connector, organization: Organization, plan: Plan | None) -> None:
+    """A plan that stays as it is is not looked at again: what has become of others must not stop another change."""
+    wanted = plan_data(plan)
+    if wanted != connector.fallback:
+        check_plan(organization, connector.name, plan)
+        connector.fallback = wanted
 
 
 def _check_shape(wanted: Wanted) -> None:
@@ -218,6 +259,7 @@ def _facts(connector: Connector) -> dict[str, Any]:
         "has_key": connector.has_key,
         "headers": sorted(connector.headers),
         "config": sorted(connector.config),
+        "fallback": connector.fallback,
         "enabled": connector.enabled,
     }
 

@@ -13,6 +13,7 @@ class ConnectorOutput(serializers.ModelSerializer[Connector]):
     has_key = serializers.BooleanField(help_text="whether a key is stored; the key itself is never shown")
     headers = serializers.DictField(child=serializers.CharField())
     config = serializers.DictField()
+    fallback = serializers.DictField(help_text="who stands in, and how often the account is asked first")
 
     class Meta:
         model = Connector
@@ -25,6 +26,7 @@ class ConnectorOutput(serializers.ModelSerializer[Connector]):
             "has_key",
             "headers",
             "config",
+            "fallback",
             "enabled",
             "created_at",
             "updated_at",
@@ -47,6 +49,11 @@ class ConnectorChange(Shape):
         required=False, help_text="extra headers; never secrets, they are shown again"
     )
     config = serializers.DictField(required=False)
+    fallback = serializers.DictField(
+        required=False,
+        help_text='such as {"connectors": [{"connector": "spare", "models": {}}], "max_retries": 2, '
+        '"retry_transport": false}; {} for none',
+    )
     enabled = serializers.BooleanField(required=False)
 
 

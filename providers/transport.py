@@ -18,6 +18,7 @@ import httpx
 from providers.account import why_unreachable
 from providers.deadlines import CONNECT_SECONDS, Deadline, call_seconds
 from providers.errors import BadAnswer, ConnectionLost, NotSent, ProviderError, RequestRefused, TimedOut
+from providers.lookup import look_up
 
 RESPONSE_BYTES_MAX = 32_000_000
 ERROR_BYTES_MAX = 64_000
@@ -185,25 +186,19 @@ class _Network(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
-        try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except OSError as error:
-            raise httpcore.ConnectError(f"{host} has no address: {error}") from None
-        problem: Exception = httpcore.ConnectError(f"{host} has no address")
+        # One clock for the lookup and all addresses: a name with ten dead ones is no longer a wait than one.
         begun = time.monotonic()
-        for *_, address in found:
-            literal = ipaddress.ip_address(str(address[0]).split("%")[0])
+        problem: Exception = httpcore.ConnectError(f"{host} has no address")
+        for address in _addresses(host, port, timeout):
+            literal = ipaddress.ip_address(address.split("%")[0])
             why = why_unreachable(literal, scheme=self._scheme, private_addresses=self._private_addresses)
             if why:
                 problem = httpcore.ConnectError(why)
                 continue
             try:
-                # One clock for all of them: a name with ten dead addresses is no longer a wait than one.
                 left = None if timeout is None else max(0.01, timeout - (time.monotonic() - begun))
                 patience = _left(left, httpcore.ConnectTimeout)
-                stream = self._inner.connect_tcp(
-                    str(address[0]), port, patience, local_address, socket_options
-                )
+                stream = self._inner.connect_tcp(address, port, patience, local_address, socket_options)
                 return _Stream(stream)
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 problem = error
@@ -214,6 +209,16 @@ class _Network(httpcore.NetworkBackend):
 
     def sleep(self, seconds: float) -> None:
         raise AssertionError(f"no call waits here ({seconds} s): retries are the caller's")
+
+
+def _addresses(host: str, port: int, timeout: float | None) -> list[str]:
+    """Within the time for connecting and within the call's total: a name service that hangs holds no worker."""
+    try:
+        return look_up(host, port, seconds_max=_left(timeout, httpcore.ConnectTimeout))
+    except TimeoutError as error:
+        raise httpcore.ConnectTimeout(f"{host}: {error}") from None
+    except (OSError, UnicodeError) as error:
+        raise httpcore.ConnectError(f"{host} has no address: {error}") from None
 
 
 class _Stream(httpcore.NetworkStream):

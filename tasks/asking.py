@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,7 +16,7 @@ from agents.spec import HELD, Payers
 from budgets.keys import MeterKey
 from budgets.meters import payer_meters
 from routing.words import BUDGET, TRANSPORT, EndReason, Tier
-from tasks.events import record, write_receipt
+from tasks.events import record, tell_noted, write_receipt
 from tasks.fence import QUESTION_LEASE_SECONDS, RESUMED_STATES, WorkHold
 from tasks.funding import payers_for, stop_change
 from tasks.models import Change, Trunk
@@ -66,7 +67,12 @@ def ask_role(
         counts_daily=role.counts_daily,
         now=now,
     )
-    return ask(_question(role, prompt), payers, supervisor=None if hold is None else _Asking(hold))
+    return ask(
+        _question(role, prompt),
+        payers,
+        supervisor=None if hold is None else _Asking(hold),
+        tell=lambda noted: tell_noted(noted, change=change, now=timezone.now()),
+    )
 
 
 def ask_before_a_change(
@@ -113,6 +119,10 @@ class _Asking:
 
     def beat(self) -> None:
         self.hold.renew(timezone.now(), seconds=QUESTION_LEASE_SECONDS)
+
+    def seconds_left(self) -> float:
+        """A question has its own time alone."""
+        return math.inf
 
 
 def facts_of(change: Change) -> ChangeFacts:

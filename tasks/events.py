@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from agents.spec import Noted
 from tasks.models import Change, DecisionReceipt, Event, Task, TaskRun
 
 
@@ -66,3 +67,21 @@ def write_receipt(
         at=now,
     )
     return receipt
+
+
+def tell_noted(
+    noted: Noted, *, change: Change, task: Task | None = None, run: TaskRun | None = None, now: datetime
+) -> None:
+    """What the engine noted, as an event; that another account stood in also gets a receipt: it decides who pays."""
+    record(noted.kind, change=change, task=task, run=run, data=noted.data, key=noted.key, now=now)
+    if noted.kind == "model.fallback":
+        write_receipt(
+            "fallback",
+            "stands_in",
+            change=change,
+            task=task,
+            run=run,
+            reasons=[str(noted.data["because"])],
+            detail=noted.data,
+            now=now,
+        )

@@ -54,6 +54,11 @@ class RunSupervisor:
             raise StopRun(EndReason.WORKER_LOST, LOST_THE_RUN)
         renew_claims(self._run, now=now)
 
+    def seconds_left(self) -> float:
+        """Until the last check of the run (rows 9, 126)."""
+        passed = (self._clock.now() - self._run.started_at).total_seconds()
+        return max(0.0, RUN_SECONDS_MAX - passed)
+
 
 def renew_lease(run: TaskRun, *, now: datetime) -> bool:
     """False when the run has ended or is fenced off."""

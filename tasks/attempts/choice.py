@@ -25,6 +25,7 @@ from routing.escalate import (
 from routing.route import NeedsOpinion, Opinion, Route, RouteFacts, route, with_opinion
 from routing.words import Area, EndReason, Risk, Size, TaskKind, Tier
 from tasks.attempts.refusal import Failed, NotStarted, Stopped
+from tasks.events import tell_noted
 from tasks.funding import payers_for
 from tasks.models import Task
 from tasks.retrieval import failed_runs
@@ -154,7 +155,12 @@ def _ask_classifier(task: Task, *, run_id: UUID, now: datetime) -> Opinion | Non
         schema=CLASSIFIER_SCHEMA,
     )
     try:
-        answer = ask(question, payers, seconds_max=CLASSIFIER_SECONDS_MAX)
+        answer = ask(
+            question,
+            payers,
+            seconds_max=CLASSIFIER_SECONDS_MAX,
+            tell=lambda noted: tell_noted(noted, change=change, task=task, now=now),
+        )
     except StopRun:
         return None
     return opinion_in(answer.text, cut_off=answer.cut_off)

@@ -18,6 +18,7 @@ from routing.escalate import stop_name
 from routing.words import Tier
 from tasks.attempts.refusal import NotStarted, Stopped, Waits
 from tasks.dispatch import HELD_WAIT_SECONDS, WAITS_FOR_HELD_MONEY
+from tasks.events import tell_noted
 from tasks.funding import COMPACTION, payers_for
 from tasks.models import Task
 from tasks.retrieval import prior_failures
@@ -64,7 +65,12 @@ def _compact(task: Task, text: str, *, run_id: UUID, now: datetime, clock: Clock
         now=now,
     )
     try:
-        return compact_log(text, payers, clock=clock)
+        return compact_log(
+            text,
+            payers,
+            clock=clock,
+            tell=lambda noted: tell_noted(noted, change=task.change, task=task, now=clock.now()),
+        )
     except StopRun as stop:
         if stop.note == HELD:
             waiting_for = f"{WAITS_FOR_HELD_MONEY}{stop.end}"

@@ -21,7 +21,7 @@ from tasks.dispatch import (
     wake_waiting_for_money,
 )
 from tasks.errors import LostRace
-from tasks.events import record, write_receipt
+from tasks.events import record, tell_noted, write_receipt
 from tasks.funding import cost_of_run, stop_task
 from tasks.models import ChangeSet, Task, TaskRun
 from tasks.opus import opus_rule
@@ -64,7 +64,7 @@ def finish(run: TaskRun, outcome: Outcome, *, now: datetime) -> None:
         _fail_run(task, run, outcome, now=now)
     release_claims(run)
     for noted in outcome.noted:
-        record(noted.kind, change=change, task=task, run=run, data=noted.data, key=noted.key, now=now)
+        tell_noted(noted, change=change, task=task, run=run, now=now)
     settle_dependents(change, now=now)
     wake_next(change, now=now)
     wake_waiting_for_money(change.organization_id, besides=task, now=now)

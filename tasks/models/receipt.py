@@ -18,7 +18,7 @@ class DecisionReceipt(TenantModel):
     run = models.ForeignKey(TaskRun, null=True, blank=True, on_delete=models.CASCADE, related_name="receipts")
     kind = models.CharField(
         max_length=20
-    )  # route, refusal, retry, escalation, stop, reset, failure, plan, promotion
+    )  # route, refusal, retry, escalation, fallback, stop, reset, failure, plan, promotion
     decision = models.CharField(max_length=60)  # the verdict in one fixed word: haiku, stop, retry, ...
     reasons = models.JSONField(
         default=list

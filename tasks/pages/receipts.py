@@ -11,10 +11,14 @@ from tasks.stops import STOPPED_BY_PERSON
 SENTENCES = {
     **route.SENTENCES,
     **escalate.SENTENCES,
+    "bad_output": "The account's answer could not be read.",
     "by_project_rule": "The project promotes by itself what passes.",
     "every_criterion_passed": "Every criterion passed on this commit.",
     STOPPED_BY_PERSON: "A person stopped the attempt.",
+    "rate_limited": "The account let nothing through.",
     "readable": "The plan could be read, and nothing in it was refused.",
+    "timeout": "The account did not answer in time.",
+    "transient": "The account failed.",
 }
 
 

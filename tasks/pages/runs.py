@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import cast
@@ -26,12 +26,16 @@ from tasks.errors import NotStopped
 from tasks.models import TaskRun
 from tasks.pages.live import mark_of, show
 from tasks.pages.stops import stop_card
+from tasks.pages.stories import Story, story
 from tasks.pictures.timeline import Placed, Span, climb, seconds_axis, timeline, waits
 from tasks.states import RunState
 from tasks.stopping import stop_run
 from tenants.access import require_role, role_of
 from tenants.errors import InvalidInput, NotVisible
 from tenants.models import Role, User
+
+# What the engine says of a call that failed and was not the end.
+AFTER_A_FAILURE = ("model.retry", "model.fallback", "model.fallback.unfit")
 
 TEXT_TYPE = "text/plain; charset=utf-8"
 
@@ -44,6 +48,7 @@ class CallRow:
     call: ModelCall
     tools: tuple[ToolCall, ...]
     entries: tuple[LogEntry, ...]
+    after: tuple[Story, ...] = ()  # what followed its failure: a retry, another account
 
 
 @require_GET
@@ -60,7 +65,8 @@ def run_detail(request: HttpRequest, run_id: UUID) -> HttpResponse:
         "task": run.task,
         "change": run.task.change,
         "tier": Tier(run.tier).word,
-        "rows": _rows(calls, tools, log),
+        "rows": _rows(calls, tools, log, _after(run)),
+        "account": run.task.change.project.connector,
         "log": log,
         "search": search,
         "placed": _placed(run, calls, tools, end=end),
@@ -155,13 +161,24 @@ def _live_log(tools: Sequence[ToolCall], search: str) -> ToolLog:
     return log_of(rows, search=search)
 
 
-def _rows(calls: Sequence[ModelCall], tools: Sequence[ToolCall], log: ToolLog) -> list[CallRow]:
+def _after(run: TaskRun) -> dict[int, list[Story]]:
+    """By the number of the failed call (row 119); told when the run has ended."""
+    found: dict[int, list[Story]] = {}
+    for event in run.events.filter(kind__in=AFTER_A_FAILURE).order_by("id"):
+        found.setdefault(event.data.get("call", 0), []).append(story(event.kind, event.data))
+    return found
+
+
+def _rows(
+    calls: Sequence[ModelCall], tools: Sequence[ToolCall], log: ToolLog, after: Mapping[int, list[Story]]
+) -> list[CallRow]:
     return [
         CallRow(
             number=number,
             call=call,
             tools=tuple(tool for tool in tools if tool.model_call == number),
             entries=tuple(entry for entry in log.entries if entry.model_call == number),
+            after=tuple(after.get(number, ())),
         )
         for number, call in enumerate(calls, start=1)
     ]

@@ -58,6 +58,8 @@ SENTENCES: Mapping[str, str] = {
     "changeset.published": "Published {files} changed files",
     "claim.contended": "A file that it needs is taken",
     "criterion.checked": "Criterion {criterion}: {verdict}",
+    "model.fallback": "{to} stands in for {from}",
+    "model.fallback.unfit": "{to} cannot stand in",
     "model.retry": "A call is tried once more",
     "model.route.decided": "Attempt {attempt} goes to {tier}",
     "run.cancelled": "The attempt was cancelled",

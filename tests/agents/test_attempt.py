@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
@@ -535,6 +536,9 @@ class Neighbour(TestClock):
     def __init__(self, spec: AttemptSpec, *, pauses: int) -> None:
         super().__init__()
         self.spec, self.pauses, self.held = spec, pauses, 0
+
+    def seconds_left(self) -> float:
+        return math.inf
 
     def beat(self) -> None:
         if not self.held and ModelCall.objects.filter(state="answered").exists():

@@ -9,7 +9,7 @@ from tests.architecture.sources import calls, code
 # The files that may write a column called `state`, by app, and why there.
 WRITERS = {
     "tasks": {"tasks/transitions.py": "the mover of Change, Task, TaskRun and Candidate"},
-    "agents": {"agents/calls.py": "the metered door closes the call that it opened"},
+    "agents": {"agents/metered.py": "the metered door closes the call that it opened"},
     "budgets": {
         "budgets/ledger/sqlite.py": "the twin of the ledger's functions in PostgreSQL",
         "budgets/model_tasks.py": "the one ledger of Invocations",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -38,16 +39,20 @@ class TestClock(Clock):
     def now(self) -> datetime:
         return self.time
 
+    def seconds(self) -> float:
+        return self.time.timestamp()
+
     def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
         self.time += timedelta(seconds=seconds)
 
 
 class Onlooker:
-    """A supervisor that counts its beats, and may end the run at one of them."""
+    """A supervisor that counts its beats, and may end the run at one of them. `left`: seconds to the deadline."""
 
-    def __init__(self, *, ends_at: int = 0, end: Exception | None = None) -> None:
+    def __init__(self, *, ends_at: int = 0, end: Exception | None = None, left: float = math.inf) -> None:
         self.beats = 0
+        self.left = left
         self._ends_at = ends_at
         self._end = end
 
@@ -55,6 +60,9 @@ class Onlooker:
         self.beats += 1
         if self._end is not None and self.beats >= self._ends_at:
             raise self._end
+
+    def seconds_left(self) -> float:
+        return self.left
 
 
 def make_payers(

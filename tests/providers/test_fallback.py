@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 import pytest
 
-from providers.errors import ProviderError, RateLimited, RequestRefused
+from providers.account import NamedModel
+from providers.errors import (
+    DeadlineExceeded,
+    ProviderError,
+    RateLimited,
+    Rejected,
+    RequestRefused,
+    SpendLimited,
+    TimedOut,
+    Unavailable,
+)
 from providers.fake.play import Play
 from providers.fake.server import FakeServer
 from providers.fallback import (
@@ -15,16 +28,20 @@ from providers.fallback import (
     FallbackGateway,
     FellBack,
     GiveUp,
+    Happening,
     NextModel,
-    Policy,
     Retried,
     Target,
+    Unfit,
     after_failure,
 )
-from providers.gateway import Gateway
-from providers.messages import AssistantMessage, ModelReply, ModelRequest, UserMessage
+from providers.messages import AssistantMessage, ModelReply, ModelRequest, Thinking, ToolMessage, UserMessage
+from providers.plans import Policy
+from providers.scenarios import read_step
 from providers.scripted import ScriptedGateway
-from tests.providers.conftest import MakeGateway, ask
+from tests.providers.conftest import ADAPTIVE, EDIT, MakeGateway, ask
+
+CALLS = read_step({"tools": [{"name": "edit_file", "arguments": '{"path":  "a.py"}'}]}, field_name="step")
 
 
 @dataclass
@@ -32,12 +49,12 @@ class Watch:
     """The hook, the events and a clock of a test."""
 
     attempts: list[tuple[str, str]] = field(default_factory=list)
-    told: list[Retried | FellBack] = field(default_factory=list)
+    told: list[Happening] = field(default_factory=list)
     time: float = 0.0
 
-    def attempt(self, gateway: Gateway, request: ModelRequest, *, seconds_max: float) -> ModelReply:
+    def attempt(self, target: Target, request: ModelRequest, *, seconds_max: float) -> ModelReply:
         self.attempts.append((request.model, request.labels["try"]))
-        return gateway.send(request, seconds_max=seconds_max)
+        return target.gateway.send(request, seconds_max=seconds_max)
 
     def sleep(self, seconds: float) -> None:
         self.time += seconds
@@ -139,19 +156,21 @@ def test_a_stream_that_has_begun_is_not_asked_again(fake: FakeServer, gateway: M
 
 
 def test_a_wait_that_would_pass_the_deadline_is_not_begun(fake: FakeServer, gateway: MakeGateway) -> None:
-    """Row 114."""
+    """Row 114: deadline_exceeded, and nobody is asked any more; what the provider asked for is not lost."""
     watch = Watch()
     play = Play(fault="status", status=429, headers={"retry-after": "5"})
-    with pytest.raises(RateLimited):
+    with pytest.raises(DeadlineExceeded, match="deadline_exceeded") as caught:
         watch.over(*two(fake, gateway, play)).send(ask("anthropic"), seconds_max=4)
     assert len(fake.seen) == 1
     assert watch.time == 0
+    assert (caught.value.kind, caught.value.retry_after_seconds) == ("timeout", 5)
+    assert isinstance(caught.value.__cause__, RateLimited)
 
 
 def test_what_is_no_provider_error_ends_all(fake: FakeServer, gateway: MakeGateway) -> None:
     """The hook's own refusal, such as a meter's, passes through."""
 
-    def refused(gateway: Gateway, request: ModelRequest, *, seconds_max: float) -> ModelReply:
+    def refused(target: Target, request: ModelRequest, *, seconds_max: float) -> ModelReply:
         raise LookupError("no room on the meter")
 
     with pytest.raises(LookupError):
@@ -188,9 +207,99 @@ def test_a_scripted_failure_ends_with_a_later_try() -> None:
         (RateLimited(status=429), 2, Again(2.0)),
         (RateLimited(status=429), 3, NextModel()),
         (RateLimited(status=429, retry_after_seconds=20), 1, Again(20)),
-        (RateLimited(status=429, retry_after_seconds=61), 1, GiveUp()),
+        (RateLimited(status=429, retry_after_seconds=61), 1, NextModel()),
+        (SpendLimited(status=429), 1, GiveUp()),
+        (Rejected(status=400), 1, GiveUp()),
+        (TimedOut(), 1, GiveUp()),
     ],
 )
 def test_waits_grow_and_heed_the_provider(error: ProviderError, tries: int, verdict: object) -> None:
-    """Row 114; C63: a long wait is the caller's to schedule."""
+    """Row 114; C63: no worker sleeps through a long wait, and where nobody stands in, its caller schedules it."""
     assert after_failure(error, tries=tries, policy=Policy(), chance=1.0) == verdict
+
+
+def test_both_forms_of_retry_after_are_heeded(fake: FakeServer, gateway: MakeGateway) -> None:
+    """C63: seconds and a date. Waited is what the provider says, never less."""
+    at = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
+    for said, least, most in (("7", 7, 7), (at, 25, 30)):
+        fake.reset()
+        watch = Watch()
+        play = Play(fault="status", status=429, headers={"retry-after": said})
+        watch.over(*two(fake, gateway, play)).send(ask("anthropic"), seconds_max=100)
+        assert least <= watch.time <= most
+        assert [one.wait_seconds for one in watch.told if isinstance(one, Retried)] == [watch.time]
+
+
+def test_who_asks_for_hours_is_left_for_the_next_account(fake: FakeServer, gateway: MakeGateway) -> None:
+    """C63: an account that is shut for an hour is what a stand-in is for."""
+    watch = Watch()
+    hour = Play(fault="status", status=429, headers={"retry-after": "3600"})
+    assert watch.over(*two(fake, gateway, hour)).send(ask("anthropic"), seconds_max=9).model == "gpt-4o-mini"
+    assert (len(fake.seen), watch.time) == (2, 0)
+    alone = Target(gateway("anthropic"), "claude-haiku-5-5")
+    fake.push(hour)
+    with pytest.raises(RateLimited) as caught:
+        watch.over(alone).send(ask("anthropic"), seconds_max=9)
+    assert caught.value.retry_after_seconds == 3600
+
+
+def test_an_account_that_used_up_its_tries_rests(fake: FakeServer, gateway: MakeGateway) -> None:
+    """The next question of a run begins where the last one was answered, and comes back after a while."""
+    watch = Watch()
+    chain = watch.over(*two(fake, gateway, *status(503, 503, 503)))
+    for _ in range(2):
+        assert chain.send(ask("anthropic"), seconds_max=100).model == "gpt-4o-mini"
+    assert [seen.wire for seen in fake.seen] == ["anthropic"] * 3 + ["openai"] * 2
+    assert watch.events(FellBack) == 1, "nobody switched again"
+    watch.time += 60
+    assert chain.send(ask("anthropic"), seconds_max=100).model == "claude-haiku-5-5"
+
+
+def test_a_stand_in_is_asked_under_its_own_names(fake: FakeServer, gateway: MakeGateway) -> None:
+    """Each has a model map of its own, before the names of its account."""
+    named = {"claude-haiku-5-5": NamedModel("gpt-4o-mini", Thinking())}
+    first = Target(gateway("anthropic"), connector="main")
+    second = Target(gateway("openai"), connector="spare", models=named)
+    fake.push(*status(503, 503, 503))
+    watch = Watch()
+    watch.over(first, second).send(ask("anthropic", thinking=ADAPTIVE), seconds_max=100)
+    assert [seen.body["model"] for seen in fake.seen] == ["claude-haiku-5-5"] * 3 + ["gpt-4o-mini"]
+    assert watch.told[-1] == FellBack("main", "spare", "claude-haiku-5-5", "gpt-4o-mini", "transient")
+
+
+def test_a_stand_in_that_is_set_up_wrongly_leaves_the_failure_standing(
+    fake: FakeServer, gateway: MakeGateway
+) -> None:
+    """Row 120: a configuration error is terminal when its turn comes; the first account is not its hostage."""
+    wrong = Target(gateway("openai"), connector="spare")  # no name for the model, which thinks
+    watch = Watch()
+    chain = watch.over(Target(gateway("anthropic"), connector="main"), wrong)
+    assert chain.send(ask("anthropic", tools=(EDIT,), thinking=ADAPTIVE), seconds_max=9).text == "hello"
+    fake.push(*status(503, 503, 503))
+    with pytest.raises(Unavailable):
+        chain.send(ask("anthropic", tools=(EDIT,), thinking=ADAPTIVE), seconds_max=100)
+    assert watch.told[-1] == Unfit("spare", "unsupported")
+    assert watch.events(FellBack) == 0
+
+
+def test_a_switch_takes_text_and_tool_calls_along_and_nothing_else(
+    fake: FakeServer, gateway: MakeGateway
+) -> None:
+    """Row 121: signatures stay with their route, and arguments stay exact; at home nothing is lost."""
+    first, second = two(fake, gateway, Play(step=CALLS, thinking="secret thought"))
+    asked = ask("anthropic", tools=(EDIT,), thinking=ADAPTIVE)
+    reply = first.gateway.send(asked, seconds_max=9)
+    answer = ToolMessage(reply.tool_calls[0].id, EDIT.name, "done")
+    talk = replace(asked, messages=(*asked.messages, reply.as_message(), answer))
+    alone = first.gateway.ask(talk, stream=False)[1]  # type: ignore[attr-defined]  # of a wire
+    fake.push(*status(503, 503, 503))
+    elsewhere = replace(second, models={"claude-haiku-5-5": NamedModel("gpt-4o-mini", Thinking())}, model="")
+    Watch().over(Target(first.gateway), elsewhere).send(talk, seconds_max=100)
+    *home, abroad = fake.seen[1:]
+    assert [{**seen.body, "stream": None} for seen in home] == [{**alone, "stream": None}] * 3
+    assert "signature" in str(alone)
+    said = json.dumps(abroad.body)
+    assert "signature" not in said
+    assert "thinking" not in said
+    call = abroad.body["messages"][2]["tool_calls"][0]["function"]
+    assert call["arguments"] == '{"path":  "a.py"}'
