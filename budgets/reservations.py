@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 from django.db import IntegrityError, connection
@@ -27,7 +28,7 @@ from budgets.ledger import postgres, sqlite
 from budgets.ledger.guard import outside_transactions
 from budgets.ledger.words import THRESHOLDS_PERCENT, CallContext, CloseRow, Closing, HoldRow, Ledger, Wanted
 from budgets.meters import ensure_meters
-from budgets.models import Reservation
+from budgets.models import Entry, Reservation
 from budgets.money import Usd
 from budgets.prices import usage_data, why_unusable
 from budgets.thresholds import note_crossings
@@ -240,6 +241,13 @@ def release_unknown(reservation_id: int, *, by: User, reason: str) -> Closed:
             reason=reason,
         )
     return closed
+
+
+def runs_corrected_since(since: datetime) -> frozenset[UUID]:
+    """Runs of which a call that had ended as unknown was billed late, or released by a person, since then."""
+    corrections = Entry.objects.filter(kind__in=("late", "release"), at__gte=since)
+    found = corrections.exclude(reservation__run_id=None).values_list("reservation__run_id", flat=True)
+    return frozenset(found)
 
 
 def reap(now: datetime, *, actor: str = "reaper") -> int:

@@ -142,6 +142,10 @@ class Entry(TenantModel):
     at = models.DateTimeField()
 
     class Meta:
+        # Few: the ones that change what an ended call is known to have cost.
+        indexes = [
+            models.Index(fields=["at"], condition=Q(kind__in=("late", "release")), name="entry_correction"),
+        ]
         constraints = [
             # A second settlement is refused by the database, too.
             models.UniqueConstraint(fields=["reservation", "kind"], name="entry_once_per_kind"),

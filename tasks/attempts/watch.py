@@ -6,11 +6,12 @@ import contextlib
 from datetime import datetime, timedelta
 
 import structlog
+from django.db.models import Q
 
 from agents.spec import Outcome
 from budgets.errors import ClosedDifferently
 from budgets.models import Reservation, ReservationState
-from budgets.reservations import keep
+from budgets.reservations import keep, runs_corrected_since
 from routing.words import EndReason
 from tasks.apart import apart
 from tasks.attempts.finish import finish, refresh_cost
@@ -24,6 +25,8 @@ from tasks.supervision import RUN_CHECKS_MAX, RUN_SECONDS_MAX, checks_passed, is
 
 # A call of a run that was ended from outside may still settle for about this long.
 LATE_SETTLEMENT_SECONDS = 900
+# How far back a correction of the books is looked for: two days, so that a beat that was down misses none.
+CORRECTIONS_SECONDS = 172_800
 
 log = structlog.get_logger(__name__)
 
@@ -49,9 +52,10 @@ def end_dead_runs(now: datetime) -> int:
 
 
 def refresh_late_costs(now: datetime) -> None:
-    """Runs that ended a moment ago show what the ledger has learnt since."""
-    recent = TaskRun.objects.filter(ended_at__gte=now - timedelta(seconds=LATE_SETTLEMENT_SECONDS))
-    for run in recent:
+    """Runs show what the ledger has learnt since they ended: a moment ago, or by a late bill or a release."""
+    recent = Q(ended_at__gte=now - timedelta(seconds=LATE_SETTLEMENT_SECONDS))
+    corrected = Q(pk__in=runs_corrected_since(now - timedelta(seconds=CORRECTIONS_SECONDS)))
+    for run in TaskRun.objects.filter(recent | corrected):
         refresh_cost(run)
 
 

@@ -18,6 +18,7 @@ from agents.errors import StopRun
 from agents.spec import CALL_SECONDS_MAX, Outcome
 from budgets.models import Reservation
 from budgets.money import Usd
+from budgets.reservations import keep, release_unknown
 from routing.words import EndReason, Tier
 from tasks.attempts.finish import finish
 from tasks.attempts.watch import end_dead_runs, refresh_late_costs, watch_runs
@@ -222,6 +223,18 @@ class TestLostWorkers:
         spend(run.task.change, Usd(50), run_id=run.pk)  # settled late
         refresh_late_costs(at(120))
         assert fresh(run).cost == Usd(750)
+
+    def test_a_charge_that_is_released_a_day_later_is_no_longer_unknown_on_its_run(self) -> None:
+        run = running(lease_until=at(100), owner="x")
+        held = hold(run.task.change, Usd(300), run_id=run.pk)
+        keep(held.reservation_id, reason="the connection broke")
+        watch_runs(at(100))
+        assert (fresh(run).cost, fresh(run).unknown_calls) == (Usd(0), 1)
+        release_unknown(
+            held.reservation_id, by=run.task.change.author, reason="the provider's bill does not show it"
+        )
+        refresh_late_costs(at(86_400))
+        assert (fresh(run).cost, fresh(run).unknown_calls) == (Usd(0), 0)
 
     def test_two_watchers_end_a_run_once(self) -> None:
         run = running(lease_until=at(1), owner="x")
