@@ -139,6 +139,13 @@ def why_refused(readings: Iterable[MeterReading], amount: Amount) -> tuple[Refus
     return tuple(refusal for reading in ordered for refusal in _refusals_of(reading, amount))
 
 
+def refuses(*, limit: int | None, spent: int, held: int, wanted: int | None) -> bool:
+    """One limit's rule, in plain numbers of its unit; the function on PostgreSQL says the same in SQL."""
+    if limit is None:
+        return False
+    return limit == 0 or wanted is None or spent + held + wanted > limit
+
+
 def period_of(kind: MeterKind, now: datetime) -> str:
     """The UTC month or day that `now` falls in; empty for a meter for life."""
     assert now.tzinfo is not None, "a period needs a moment with its zone"
@@ -210,11 +217,7 @@ def _refusals_of(reading: MeterReading, amount: Amount) -> list[Refusal]:
         )
         for unit, limit, spent, held, wanted in units
         if limit is not None
-        and (
-            _count(limit) == 0
-            or wanted is None
-            or _count(spent) + _count(held) + _count(wanted) > _count(limit)
-        )
+        and refuses(limit=_count(limit), spent=_count(spent), held=_count(held), wanted=_plain(wanted))
     ]
 
 

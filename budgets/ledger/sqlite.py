@@ -1,146 +1,273 @@
 """The ledger on SQLite: the same outcomes as the PostgreSQL functions, in one short IMMEDIATE transaction.
 
-`BEGIN IMMEDIATE` (settings: transaction_mode) is the one lock, so no order of rows matters here.
+`BEGIN IMMEDIATE` (settings: transaction_mode) is the one lock of the whole database, so no order of rows matters
+here, and every statement inside keeps everybody else waiting. That is why they are written out: composing them
+through the ORM took four fifths of a pair's time (see docs/budgets.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime, timedelta
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
 
 from django.db import connection, transaction
 from django.utils import timezone
 
-from budgets.decisions import Amount, MeterReading, thresholds_passed, why_refused
+from budgets.decisions import refuses, thresholds_passed
 from budgets.ledger.words import CloseRow, Closing, HoldRow, Wanted
-from budgets.models import Entry, Meter, Reservation
-from budgets.money import Usd
+from budgets.models import Meter
 
-_MOVE = (
-    "UPDATE budgets_meter SET"
-    " held_usd = held_usd + %s, held_tokens = held_tokens + %s, held_calls = held_calls + %s,"
-    " spent_usd = spent_usd + %s, spent_tokens = spent_tokens + %s, spent_calls = spent_calls + %s WHERE id IN "
-)
+_KNOWN = "SELECT id, state, fingerprint, lease_until FROM budgets_reservation WHERE key = %s"
+
+_METERS = """
+SELECT id, limit_usd, spent_usd, held_usd, limit_tokens, spent_tokens, held_tokens,
+       limit_calls, spent_calls, held_calls
+  FROM budgets_meter WHERE name IN ({marks}) ORDER BY id
+"""
+
+# The only statement that changes a meter's counters: all of them in one.
+_MOVE = """
+UPDATE budgets_meter
+   SET held_usd = held_usd + %s, held_tokens = held_tokens + %s, held_calls = held_calls + %s,
+       spent_usd = spent_usd + %s, spent_tokens = spent_tokens + %s, spent_calls = spent_calls + %s
+ WHERE id IN ({marks})
+"""
+
+_HOLD = """
+INSERT INTO budgets_reservation (
+  key, fingerprint, state, meters, priced, hold_usd, hold_tokens, hold_calls, overrun, usage_quality,
+  organization_id, project_id, user_id, change_id, task_id, run_id, purpose, tier, model, connector,
+  owner, lease_until, created_at)
+VALUES (%s, %s, 'held', %s, %s, %s, %s, %s, 0, '', %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+"""
+
+_ENTER = """
+INSERT INTO budgets_entry (
+  reservation_id, kind, held_usd, held_tokens, held_calls, spent_usd, spent_tokens, spent_calls, actor, reason, at)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+"""
+
+_OPEN = """
+SELECT state, meters, priced, hold_usd, hold_tokens, hold_calls, usd, tokens, calls, cost, overrun, released_by_id
+  FROM budgets_reservation WHERE id = %s
+"""
+
+_CLOSE = """
+UPDATE budgets_reservation
+   SET state = %s, usd = %s, tokens = %s, calls = %s, cost = %s, closed_at = %s, overrun = %s,
+       usage = coalesce(%s, usage), rates = coalesce(%s, rates),
+       usage_quality = CASE WHEN %s <> '' THEN %s ELSE usage_quality END,
+       released_by_id = coalesce(%s, released_by_id)
+ WHERE id = %s
+"""
+
+_LIMITED = """
+SELECT id, limit_usd, spent_usd, limit_tokens, spent_tokens, limit_calls, spent_calls FROM budgets_meter
+ WHERE id IN ({marks}) AND (limit_usd IS NOT NULL OR limit_tokens IS NOT NULL OR limit_calls IS NOT NULL)
+ ORDER BY id
+"""
+
+_LAPSED = """
+SELECT id FROM budgets_reservation WHERE state = 'held' AND lease_until < %s ORDER BY lease_until LIMIT 1
+"""
+
+# Micro-dollars, tokens, calls.
+_Amounts = tuple[int, int, int]
+_NOTHING: _Amounts = (0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """A reservation as it stands before a report, in the order of `_OPEN`."""
+
+    state: str
+    meters: str  # JSON: ascending ids
+    priced: bool
+    hold_usd: int
+    hold_tokens: int
+    hold_calls: int
+    usd: int | None
+    tokens: int | None
+    calls: int | None
+    cost: int | None
+    overrun: bool
+    released_by: str | None
+
+    @property
+    def held(self) -> _Amounts:
+        return self.hold_usd, self.hold_tokens, self.hold_calls
+
+    @property
+    def charged(self) -> _Amounts:
+        """Nothing while it is held."""
+        return self.usd or 0, self.tokens or 0, self.calls or 0
 
 
 def hold(wanted: Wanted) -> HoldRow:
     """Hold on every meter or on none."""
-    with transaction.atomic():
+    with transaction.atomic(), connection.cursor() as cursor:
         now = timezone.now()
-        found = Reservation.objects.filter(key=wanted.key).first()
-        if found is not None:
-            return HoldRow(
-                result="exists" if found.fingerprint == wanted.fingerprint else "conflict",
-                reservation_id=found.pk,
-                state=found.state,
-                lease_until=found.lease_until,
-                lapsed=found.lease_until < now,
-            )
-        meters = list(Meter.objects.filter(name__in=wanted.names).order_by("pk"))
+        cursor.execute(_KNOWN, [wanted.key])
+        known = cursor.fetchone()
+        if known is not None:
+            return _exists(known, wanted, now)
+        cursor.execute(_marked(_METERS, wanted.names), wanted.names)
+        meters = cursor.fetchall()
         if len(meters) != len(wanted.names):
             return HoldRow(result="missing")
-        amount = Amount(None if wanted.usd is None else Usd(wanted.usd), wanted.tokens, wanted.calls)
-        refusing = [meter.reading() for meter in meters if why_refused([meter.reading()], amount)]
+        refusing = [meter_id for meter_id, *columns in meters if _refuses(columns, wanted)]
         if refusing:
-            return HoldRow(result="refused", refusing=tuple(refusing))
-        return _write_hold(wanted, [meter.pk for meter in meters], now)
+            rows = Meter.objects.filter(pk__in=refusing).order_by("pk")
+            return HoldRow(result="refused", refusing=tuple(meter.reading() for meter in rows))
+        return _write_hold(cursor, wanted, [row[0] for row in meters], now)
 
 
 def close(closing: Closing) -> CloseRow:
     """End a reservation, whichever way."""
-    with transaction.atomic():
-        return _close(closing)
+    with transaction.atomic(), connection.cursor() as cursor:
+        return _close(cursor, closing)
 
 
 def reap_one(now: datetime, *, actor: str) -> int | None:
     """Turn one lapsed hold into an unknown charge; its id, or None when there is none left."""
-    with transaction.atomic():
-        before = min(now, timezone.now())
-        lapsed = Reservation.objects.filter(state="held", lease_until__lt=before).order_by("lease_until")
-        found: int | None = lapsed.values_list("pk", flat=True).first()
-        if found is not None:
-            _close(
-                Closing(
-                    reservation_id=found, to="unknown", actor=actor, reason="the lease ended", thresholds=()
-                )
-            )
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_LAPSED, [_moment(min(now, timezone.now()))])
+        lapsed = cursor.fetchone()
+        if lapsed is None:
+            return None
+        found: int = lapsed[0]
+        _close(
+            cursor,
+            Closing(reservation_id=found, to="unknown", actor=actor, reason="the lease ended", thresholds=()),
+        )
         return found
 
 
-def _write_hold(wanted: Wanted, ids: list[int], now: datetime) -> HoldRow:
-    usd = wanted.usd or 0
-    _move(ids, held=(usd, wanted.tokens, wanted.calls), spent=(0, 0, 0))
+def _refuses(columns: Sequence[int | None], wanted: Wanted) -> bool:
+    """Limit, spent and held of money, tokens and calls, against what each of them is to hold."""
+    parts = zip(
+        columns[::3], columns[1::3], columns[2::3], (wanted.usd, wanted.tokens, wanted.calls), strict=True
+    )
+    return any(
+        refuses(limit=limit, spent=spent or 0, held=held or 0, wanted=amount)
+        for limit, spent, held, amount in parts
+    )
+
+
+def _exists(known: tuple[Any, ...], wanted: Wanted, now: datetime) -> HoldRow:
+    reservation_id, state, fingerprint, lease = known
+    lease_until = lease.replace(tzinfo=UTC)
+    return HoldRow(
+        result="exists" if fingerprint == wanted.fingerprint else "conflict",
+        reservation_id=reservation_id,
+        state=state,
+        lease_until=lease_until,
+        lapsed=lease_until < now,
+    )
+
+
+def _write_hold(cursor: Any, wanted: Wanted, ids: list[int], now: datetime) -> HoldRow:
+    held = (wanted.usd or 0, wanted.tokens, wanted.calls)
+    _move(cursor, ids, held=held, spent=_NOTHING)
     context = wanted.context
-    row = Reservation.objects.create(
-        key=wanted.key,
-        fingerprint=wanted.fingerprint,
-        meters=ids,
-        priced=wanted.usd is not None,
-        hold_usd=Usd(usd),
-        hold_tokens=wanted.tokens,
-        hold_calls=wanted.calls,
-        organization_id=context.organization_id,
-        project_id=context.project_id,
-        user_id=context.user_id,
-        change_id=context.change_id,
-        task_id=context.task_id,
-        run_id=context.run_id,
-        purpose=context.purpose,
-        tier=context.tier,
-        model=context.model,
-        connector=context.connector,
-        owner=wanted.owner,
-        lease_until=now + timedelta(seconds=wanted.lease_seconds),
-        created_at=now,
+    lease_until = now + timedelta(seconds=wanted.lease_seconds)
+    owned_by = (
+        context.organization_id,
+        context.project_id,
+        context.user_id,
+        context.change_id,
+        context.task_id,
+        context.run_id,
     )
-    _enter(
-        row.pk, "hold", held=(usd, wanted.tokens, wanted.calls), spent=(0, 0, 0), actor=wanted.owner, at=now
+    cursor.execute(
+        _HOLD,
+        [
+            wanted.key,
+            wanted.fingerprint,
+            json.dumps(ids),
+            wanted.usd is not None,
+            *held,
+            *map(_hex, owned_by),
+            context.purpose,
+            context.tier,
+            context.model,
+            context.connector,
+            wanted.owner,
+            _moment(lease_until),
+            _moment(now),
+        ],
     )
-    return HoldRow(result="ok", reservation_id=row.pk, state="held", lease_until=row.lease_until)
+    reservation_id: int = cursor.lastrowid
+    cursor.execute(_ENTER, [reservation_id, "hold", *held, *_NOTHING, wanted.owner, "", _moment(now)])
+    return HoldRow(result="ok", reservation_id=reservation_id, state="held", lease_until=lease_until)
 
 
-def _close(closing: Closing) -> CloseRow:
-    row = Reservation.objects.filter(pk=closing.reservation_id).first()
-    if row is None:
+def _close(cursor: Any, closing: Closing) -> CloseRow:
+    cursor.execute(_OPEN, [closing.reservation_id])
+    found = cursor.fetchone()
+    if found is None:
         return CloseRow(result="missing")
+    row = _Open(*found)
     to, charge, known = _charge(row, closing)
     step = _step(row, to, charge, known)
     if step in ("already", "conflict"):
-        return CloseRow(result=step, state=row.state, usd=_micro(row.usd), overrun=row.overrun)
-    held, spent = (0, 0, 0), charge
-    if row.state == "held":
-        held = (-row.hold_usd.micro, -row.hold_tokens, -row.hold_calls)
-    else:
-        spent = (charge[0] - row.usd.micro, charge[1] - row.tokens, charge[2] - row.calls)
-    now = timezone.now()
-    _move(row.meters, held=held, spent=spent)
-    overrun = charge[0] > row.hold_usd.micro or charge[1] > row.hold_tokens or charge[2] > row.hold_calls
+        return CloseRow(result=step, state=row.state, usd=row.usd, overrun=bool(row.overrun))
+    was_held = row.state == "held"
+    held = (-row.hold_usd, -row.hold_tokens, -row.hold_calls) if was_held else _NOTHING
+    before = row.charged
+    spent = (charge[0] - before[0], charge[1] - before[1], charge[2] - before[2])
+    now = _moment(timezone.now())
+    ids: list[int] = json.loads(row.meters)
+    _move(cursor, ids, held=held, spent=spent)
+    overrun = any(charged > most for charged, most in zip(charge, row.held, strict=True))
     state = "refunded" if to == "released" else to
-    _write_close(row, closing, state=state, charge=charge, known=known, overrun=overrun, now=now)
-    _enter(row.pk, step, held=held, spent=spent, actor=closing.actor, at=now, reason=closing.reason)
+    quality, released_by = closing.usage_quality, _hex(closing.released_by_id)
+    usage, rates = _text(closing.usage), _text(closing.rates)
+    cursor.execute(
+        _CLOSE,
+        [
+            state,
+            *charge,
+            known,
+            now,
+            overrun,
+            usage,
+            rates,
+            quality,
+            quality,
+            released_by,
+            closing.reservation_id,
+        ],
+    )
+    cursor.execute(_ENTER, [closing.reservation_id, step, *held, *spent, closing.actor, closing.reason, now])
     return CloseRow(
         result="late" if step == "late" else "ok",
         state=state,
         usd=charge[0],
         overrun=overrun,
-        meters=tuple(row.meters),
-        crossed=tuple(_crossed(row.meters, spent, closing.thresholds)),
+        meters=tuple(ids),
+        crossed=_crossed(cursor, ids, spent, closing.thresholds),
     )
 
 
-def _charge(row: Reservation, closing: Closing) -> tuple[str, tuple[int, int, int], int | None]:
+def _charge(row: _Open, closing: Closing) -> tuple[str, _Amounts, int | None]:
     """Where it really ends, what is charged, and the known cost (None: unknown)."""
     to = closing.to
     # A report that nobody could read or price keeps the worst case.
     if to == "settled" and (closing.tokens is None or (closing.usd is None and row.priced)):
         to = "unknown"
+    charge: _Amounts
     if to == "settled":
         assert closing.tokens is not None, "an unreadable report became unknown above"
         charge, known = (closing.usd or 0, closing.tokens, row.hold_calls), closing.usd
     elif to == "unknown":
-        charge, known = (row.hold_usd.micro, row.hold_tokens, row.hold_calls), None
+        charge, known = row.held, None
     elif to == "refunded":
-        charge, known = (0, 0, 0), 0
+        charge, known = _NOTHING, 0
     elif to == "released":
         charge, known = (0, 0, row.hold_calls), 0
     else:
@@ -150,12 +277,12 @@ def _charge(row: Reservation, closing: Closing) -> tuple[str, tuple[int, int, in
     return to, charge, known
 
 
-def _step(row: Reservation, to: str, charge: tuple[int, int, int], known: int | None) -> str:
+def _step(row: _Open, to: str, charge: _Amounts, known: int | None) -> str:
     """The kind of entry that this report makes; or `already`, or `conflict`."""
     if row.state == "held" and to != "released":
         return {"settled": "settle", "refunded": "refund"}.get(to, "unknown")
     same_end = row.state == ("refunded" if to == "released" else to)
-    if same_end and (_micro(row.usd), row.tokens, row.calls, _micro(row.cost)) == (*charge, known):
+    if same_end and (row.usd, row.tokens, row.calls, row.cost) == (*charge, known):
         return "already"
     if row.state == "settled" and to == "unknown":
         return "already"  # the reaper lost the race, or a second report says less: the first one stands
@@ -163,90 +290,45 @@ def _step(row: Reservation, to: str, charge: tuple[int, int, int], known: int | 
         return "release"
     if row.state == "unknown" and to in ("settled", "refunded"):
         return "late"
-    if row.state == "refunded" and row.released_by_id is not None and to == "settled":
+    if row.state == "refunded" and row.released_by is not None and to == "settled":
         return "late"
     return "conflict"
 
 
-def _write_close(
-    row: Reservation,
-    closing: Closing,
-    *,
-    state: str,
-    charge: tuple[int, int, int],
-    known: int | None,
-    overrun: bool,
-    now: datetime,
-) -> None:
-    row.state = state
-    row.usd, row.tokens, row.calls = Usd(charge[0]), charge[1], charge[2]
-    row.cost = None if known is None else Usd(known)
-    row.overrun = overrun
-    row.closed_at = now
-    row.usage = row.usage if closing.usage is None else dict(closing.usage)
-    row.rates = row.rates if closing.rates is None else dict(closing.rates)
-    row.usage_quality = closing.usage_quality or row.usage_quality
-    row.released_by_id = closing.released_by_id or row.released_by_id
-    row.save()
+def _move(cursor: Any, ids: Sequence[int], *, held: _Amounts, spent: _Amounts) -> None:
+    cursor.execute(_marked(_MOVE, ids), [*held, *spent, *ids])
+    assert cursor.rowcount == len(ids), f"{cursor.rowcount} meters of {ids} moved"
 
 
-def _move(ids: Sequence[int], *, held: tuple[int, int, int], spent: tuple[int, int, int]) -> None:
-    """The only statement that changes a meter's counters: all of them in one.
-
-    Written out, since it runs twice a call under the one lock, and composing it took a quarter of a pair's time.
-    """
-    with connection.cursor() as cursor:
-        cursor.execute(_MOVE + f"({', '.join(['%s'] * len(ids))})", [*held, *spent, *ids])
-        assert cursor.rowcount == len(ids), f"{cursor.rowcount} meters of {ids} moved"
-
-
-def _enter(
-    reservation_id: int,
-    kind: str,
-    *,
-    held: tuple[int, int, int],
-    spent: tuple[int, int, int],
-    actor: str,
-    at: datetime,
-    reason: str = "",
-) -> None:
-    Entry.objects.create(
-        reservation_id=reservation_id,
-        kind=kind,
-        held_usd=Usd(held[0]),
-        held_tokens=held[1],
-        held_calls=held[2],
-        spent_usd=Usd(spent[0]),
-        spent_tokens=spent[1],
-        spent_calls=spent[2],
-        actor=actor,
-        reason=reason,
-        at=at,
-    )
-
-
-def _crossed(ids: Sequence[int], spent: tuple[int, int, int], thresholds: tuple[int, ...]) -> list[int]:
+def _crossed(
+    cursor: Any, ids: Sequence[int], spent: _Amounts, thresholds: tuple[int, ...]
+) -> tuple[int, ...]:
     """The meters that passed a soft threshold by this charge."""
     if not thresholds or not any(spent):
-        return []
-    limited = Meter.objects.filter(pk__in=ids).exclude(
-        limit_usd__isnull=True, limit_tokens__isnull=True, limit_calls__isnull=True
-    )
-    return [meter.pk for meter in limited if _passed_one(meter.reading(), spent, thresholds)]
-
-
-def _passed_one(reading: MeterReading, spent: tuple[int, int, int], thresholds: tuple[int, ...]) -> bool:
-    now_and_limit = (
-        (reading.spent_usd.micro, _micro(reading.limit_usd)),
-        (reading.spent_tokens, reading.limit_tokens),
-        (reading.spent_calls, reading.limit_calls),
-    )
-    return any(
-        thresholds_passed(limit=limit, spent=now, percents=thresholds)
-        > thresholds_passed(limit=limit, spent=now - moved, percents=thresholds)
-        for (now, limit), moved in zip(now_and_limit, spent, strict=True)
+        return ()
+    cursor.execute(_marked(_LIMITED, ids), ids)
+    return tuple(
+        meter_id
+        for meter_id, *columns in cursor.fetchall()
+        if any(
+            thresholds_passed(limit=limit, spent=now, percents=thresholds)
+            > thresholds_passed(limit=limit, spent=now - moved, percents=thresholds)
+            for limit, now, moved in zip(columns[::2], columns[1::2], spent, strict=True)
+        )
     )
 
 
-def _micro(value: Usd | None) -> int | None:
-    return None if value is None else value.micro
+def _marked(sql: str, values: Sequence[object]) -> str:
+    return sql.format(marks=", ".join(["%s"] * len(values)))
+
+
+def _moment(value: datetime) -> str | None:
+    return connection.ops.adapt_datetimefield_value(value)
+
+
+def _hex(value: UUID | None) -> str | None:
+    return None if value is None else value.hex
+
+
+def _text(value: Mapping[str, Any] | None) -> str | None:
+    return None if value is None else json.dumps(value)

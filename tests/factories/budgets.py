@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from budgets.decisions import Amount
 from budgets.keys import MeterKey, MeterKind
@@ -39,7 +39,8 @@ def make_payers(organization: Organization | None = None, **over: Any) -> tuple[
 def make_context(meters: tuple[MeterKey, ...], **over: Any) -> CallContext:
     """The context that fits these meters."""
     organization_id = next(key.organization_id for key in meters if key.organization_id)
-    subjects = {key.kind: key.subject for key in meters}
+    people = (MeterKind.PROJECT, MeterKind.USER, MeterKind.CHANGE)
+    subjects = {key.kind: UUID(key.subject) for key in meters if key.kind in people}
     given: dict[str, Any] = {
         "organization_id": organization_id,
         "purpose": "agent",
