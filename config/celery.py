@@ -17,6 +17,7 @@ from django.conf import settings
 
 from config.env import Plane
 from config.processes import die_with_parent
+from webhooks.wake import WAKE_SECONDS_MAX
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
@@ -33,7 +34,10 @@ SHUTDOWN_SECONDS = 5.0
 
 ATTEMPTS_QUEUE = "agent-wakeups"
 CHANGES_QUEUE = "changes"
+HOOKS_QUEUE = "webhooks"  # requests to strangers' servers: slow ones must hold up nobody else
 UPKEEP_QUEUE = "upkeep"  # short jobs; a process of their own, so that no long attempt delays them
+
+HOOK_THREADS = 8  # requests that wait at a time
 
 app = Celery("remit")
 
@@ -70,6 +74,7 @@ app.config_from_object(
             "tasks.wake": ATTEMPTS_QUEUE,
             "tasks.work_on_change": CHANGES_QUEUE,
             "tasks.run_preflight": CHANGES_QUEUE,
+            "webhooks.deliver": HOOKS_QUEUE,
             "agents.build_index": CHANGES_QUEUE,
             "agents.prepare_dependencies": CHANGES_QUEUE,
             "agents.maintain_stores": CHANGES_QUEUE,
@@ -102,6 +107,15 @@ app.config_from_object(
             "prepare-dependencies": {
                 "task": "agents.prepare_dependencies",
                 "schedule": DEPENDENCIES_SWEEP_SECONDS,
+            },
+            "deliver-webhooks": {
+                "task": "webhooks.deliver",
+                "schedule": SWEEP_SECONDS,
+                "options": {"expires": WAKE_SECONDS_MAX},  # none may pile up where nobody takes them
+            },
+            "forget-old-webhooks": {
+                "task": "webhooks.forget_old",
+                "schedule": crontab(hour="3", minute="45"),
             },
             "maintain-stores": {"task": "agents.maintain_stores", "schedule": crontab(hour="1", minute="45")},
             "audit-ledger": {"task": "budgets.audit", "schedule": crontab(hour="2", minute="30")},

@@ -24,9 +24,12 @@ from budgets.errors import ClosedDifferently, KeyReused
 from providers.errors import ConnectorNotFound
 from tasks.errors import IllegalMove, LostRace, NotStopped, StillOpen
 from tenants.errors import InvalidInput, NotVisible, RequestInProgress, RequestKeyReused, RoleTooLow
+from webhooks.errors import AuthorGone, DeliveryIdReused, NotAccepted
 
 PROBLEM_TYPE = "application/problem+json"
 ERRORS_IN_ONE_ANSWER_MAX = 50
+# Where programs ask, and get problem details instead of a page.
+FOR_PROGRAMS = ("/api/", "/hooks/in/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +79,9 @@ TABLE: dict[type[Exception], Row] = {
     LostRace: Row(409, "lost_race"),
     NotStopped: Row(409, "not_stopped", ("remedy",)),
     StillOpen: Row(409, "preflight_open", ("remedy",)),
+    NotAccepted: Row(401, NotAccepted.code),
+    AuthorGone: Row(403, AuthorGone.code),
+    DeliveryIdReused: Row(409, DeliveryIdReused.code),
 }
 
 
@@ -144,7 +150,7 @@ class PlainAddressMiddleware:
 
 def answer(request: HttpRequest, problem: Problem) -> HttpResponse:
     """Problem details under /api/, a fragment for htmx, a page for people."""
-    if request.path.startswith("/api/"):
+    if request.path.startswith(FOR_PROGRAMS):
         return JsonResponse(
             problem.as_data(), status=problem.status, content_type=PROBLEM_TYPE, headers=dict(problem.headers)
         )
@@ -176,7 +182,7 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:  # no
 def server_error(request: HttpRequest) -> HttpResponse:
     """Must work when anything is broken: no database, no session, no user."""
     problem = Problem(status=500, code="internal_error", detail="Something broke here. It has been logged.")
-    if request.path.startswith("/api/"):
+    if request.path.startswith(FOR_PROGRAMS):
         return JsonResponse(problem.as_data(), status=500, content_type=PROBLEM_TYPE)
     return HttpResponse(render_to_string("errors/500.html", {"problem": problem}), status=500)
 

@@ -34,6 +34,7 @@ LANGUAGE_CODE = "en"
 INSTALLED_APPS = [
     "tasks",
     "agents",
+    "webhooks",
     "budgets",
     "providers",
     "tenants",
@@ -178,6 +179,10 @@ SPECTACULAR_SETTINGS = {
     ],  # it says what can be asked, not what is there
     "SCHEMA_PATH_PREFIX": r"/api/v[0-9]+",
     "COMPONENT_SPLIT_REQUEST": True,
+    "ENUM_NAME_OVERRIDES": {
+        "HookKindEnum": "webhooks.models.HookKind",
+        "ConnectorKindEnum": "providers.models.ConnectorKind",
+    },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
         "config.schema.with_problems",

@@ -13,10 +13,13 @@ from budgets import api as budgets_api
 from config import health
 from providers import api as providers_api
 from providers import pages as providers_pages
+from tasks.api import incoming
 from tasks.api import urls as tasks_api
 from tasks.pages import urls as tasks_pages
 from tenants import api as tenants_api
 from tenants import pages as tenants_pages
+from webhooks import api as webhooks_api
+from webhooks import pages as webhooks_pages
 
 handler400 = "config.errors.bad_request"
 handler403 = "config.errors.forbidden"
@@ -29,6 +32,7 @@ api_v1: list[URLPattern | URLResolver] = [
     *budgets_api.urlpatterns,
     *tenants_api.urlpatterns,
     *providers_api.urlpatterns,
+    *webhooks_api.urlpatterns,
     *agents_api.urlpatterns,
     path("schema", SpectacularAPIView.as_view(), name="schema"),
     path("docs", SpectacularSwaggerSplitView.as_view(url_name="v1:schema"), name="docs"),
@@ -41,6 +45,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     *tasks_pages.urlpatterns,
     *tenants_pages.urlpatterns,
     *providers_pages.urlpatterns,
+    *webhooks_pages.urlpatterns,
+    *incoming.urlpatterns,
     *agents_pages.urlpatterns,
     # An address is proved by its invitation, so nobody changes it by themselves.
     path("accounts/email/", RedirectView.as_view(pattern_name="account")),

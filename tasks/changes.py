@@ -37,10 +37,13 @@ CANCELLED_TASKS = (TaskState.PENDING, TaskState.READY, TaskState.RUNNING, TaskSt
 
 
 @transaction.atomic
-def submit_change(project: Project, wanted: WantedChange, *, by: User, now: datetime) -> Change:
+def submit_change(
+    project: Project, wanted: WantedChange, *, by: User, now: datetime, plan_waits: bool = False
+) -> Change:
     """Write down a Change with its criteria and its meter, and hand it to the planner unless it is a draft.
 
-    Raises InvalidInput naming the field; nothing is kept then.
+    With `plan_waits` a person approves its plan, whatever the project says. Raises InvalidInput naming the
+    field; nothing is kept then.
     """
     wanted = checked(wanted)
     _can_take_changes(project)
@@ -52,6 +55,7 @@ def submit_change(project: Project, wanted: WantedChange, *, by: User, now: date
         title=wanted.title,
         goal=wanted.goal,
         invariants=list(wanted.invariants),
+        plan_needs_approval=plan_waits,
     )
     Criterion.objects.bulk_create(
         Criterion(change=change, position=position, text=each.text, command=each.command)

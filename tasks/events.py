@@ -1,4 +1,4 @@
-"""The two append-only tables: what happened, and why it was decided so."""
+"""The two append-only tables: what happened, and why it was decided so. Endpoints are told in the same transaction."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from uuid import UUID
 
 from agents.spec import Noted
 from tasks.models import Change, DecisionReceipt, Event, Task, TaskRun
+from tasks.telling import tell
 
 
 def record(
@@ -34,6 +35,7 @@ def record(
     )
     # A second telling meets the unique key and is dropped without spoiling the transaction around it.
     Event.objects.bulk_create([event], ignore_conflicts=key is not None)
+    tell(event)
 
 
 def record_for_organization(
@@ -42,6 +44,7 @@ def record_for_organization(
     """Append one Event that belongs to no single Change, such as a month's budget that runs low. Once per `key`."""
     event = Event(organization_id=organization_id, kind=kind, data=dict(data), key=key, at=now)
     Event.objects.bulk_create([event], ignore_conflicts=True)
+    tell(event)
 
 
 def write_receipt(

@@ -18,6 +18,7 @@ from tasks.fence import due_changes, free_dead_work
 from tasks.preflights import run_preflight, wake_due_preflights
 from tasks.promotion import index_trunks_behind
 from tasks.thresholds import tell_thresholds
+from tasks.unknowns import tell_unknown_charges
 from tasks.wake import WAKE_CHANGE, WAKE_PREFLIGHT, WAKE_TASK, wake_change
 from tasks.windows import resume_stops
 from tasks.work import work_on
@@ -78,6 +79,7 @@ SWEEP: tuple[Callable[[datetime], object], ...] = (
     free_dead_work,
     resume_stops,
     tell_thresholds,
+    tell_unknown_charges,
     wake_lost,
     wake_due_changes,
     wake_due_preflights,

@@ -130,7 +130,7 @@ def _accept(hold: WorkHold, plan: Plan, answer: Answer, *, now: datetime) -> Non
         }
         write_receipt("plan", "accepted", change=change, reasons=["readable"], detail=figures, now=now)
         record("change.planned", change=change, data=figures, now=now)
-        if not change.project.plan_needs_approval:
+        if not (change.plan_needs_approval or change.project.plan_needs_approval):
             start_tasks(change, plan, now)
             return
         move_change(

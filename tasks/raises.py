@@ -20,6 +20,7 @@ from budgets.money import Usd
 from routing.words import MAX_ATTEMPTS_PER_TIER
 from tasks.dependents import BlockedBy, settle_dependents, standings_of, verdicts
 from tasks.dispatch import wake_waiting_for_money
+from tasks.events import record, record_for_organization
 from tasks.fence import resume_work
 from tasks.models import Change, Task
 from tasks.states import ENDED_CHANGES, ChangeState, TaskState
@@ -45,6 +46,7 @@ OF_THE_ORGANIZATION = frozenset(
     {MeterKind.ORGANIZATION, MeterKind.DAILY_CALLS, MeterKind.CLASSIFIER_CALLS, MeterKind.EMBEDDINGS}
 )
 PROVIDER_NAME_CHARACTERS_MAX = 63
+BUDGET_RAISED = "budget.raised"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,7 +232,29 @@ def set_budget(
             if raises
             else Raised(reopened=())
         )
+        if raises:
+            _record_raise(whose, before, after, by=by, key=key, now=now)
         return LimitSet(before=before, after=after, is_raise=raises, raised=raised)
+
+
+def _record_raise(whose: LimitOf, before: Limit, after: Limit, *, by: User, key: str, now: datetime) -> None:
+    """One event, for the Change's history and for endpoints. The person's reason is in the audit list only."""
+    data = {
+        "meter": str(whose.kind),
+        "subject": whose.subject,
+        "unit": str(unit_of(whose.kind)),
+        "before": _plain(before),
+        "limit": _plain(after),
+        "by": str(by.pk),
+    }
+    once = hashlib.sha256(f"{whose.organization_id}:{whose.kind}:{whose.subject}:{key}".encode()).hexdigest()
+    name = f"{BUDGET_RAISED}:{once}"
+    if whose.kind is MeterKind.CHANGE and whose.change is not None:
+        record(BUDGET_RAISED, change=whose.change, data=data, key=name, now=now)
+    else:
+        record_for_organization(
+            BUDGET_RAISED, organization_id=whose.organization_id, data=data, key=name, now=now
+        )
 
 
 def _replayed(whose: LimitOf, done: AlreadyDone, key: str) -> LimitSet:

@@ -34,6 +34,7 @@ class Change(TenantModel):
     )  # a pause starts nothing new; it is no state of its own
     # The plan as the planner answered it, and as a person may have edited it.
     plan = models.JSONField(null=True, blank=True)
+    plan_needs_approval = models.BooleanField(default=False)  # of this Change alone; its project may ask, too
     plan_problem = models.TextField(blank=True)  # why the last plan was refused
     # The stop: which limit, and every meter that refused with its figures at that moment.
     stop_limit = models.CharField(max_length=40, blank=True)

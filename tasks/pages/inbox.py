@@ -26,6 +26,8 @@ from tasks.states import ENDED_CHANGES, ChangeState, RunState, TaskState
 from tasks.stops import RAISED_BY, STOPPED_BY_PERSON
 from tenants.access import roles_of
 from tenants.models import Organization, Role, User
+from webhooks.endpoints import switched_off_by_remit
+from webhooks.models import Endpoint
 
 ROWS_MAX = 100
 CHANGES_WATCHED_MAX = 500
@@ -108,9 +110,11 @@ def inbox(request: HttpRequest) -> HttpResponse:
     )
     warnings = _warnings(request)
     failing = list(failing_for(request.user)[:ROWS_MAX])
+    silent = _silent_endpoints(request)
     context = {
         "waiting": waiting,
         "warnings": warnings,
+        "silent": silent,
         "running": [(run, Tier(run.tier).word) for run in running],
         "planning": planning,
         "months": months,
@@ -120,6 +124,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
     facts: list[Any] = [(row.change.pk, row.kind, row.change.updated_at) for row in waiting]
     facts += [(each.crossing.pk, each.crossing.percent) for each in warnings]
     facts += [row.pk for row in failing]
+    facts += [each.pk for each in silent]
     facts += [(run.pk, run.calls, run.cost) for run in running]
     facts += [(name, month.spent, month.held) for name, month in months]
     return show(request, "tasks/inbox.html", context, mark=mark_of(*facts, len(planning)))
@@ -162,6 +167,13 @@ def _warnings(request: HttpRequest) -> list[Warned]:
         or (each.organization_id and roles.get(each.organization_id, 0) >= Role.ADMIN)
         or each.meter.subject == str(request.user.pk)
     ]
+
+
+def _silent_endpoints(request: HttpRequest) -> list[Endpoint]:
+    """Webhooks that Remit switched off, for those who can mend them."""
+    roles = roles_of(cast(User, request.user))
+    admin_of = [pk for pk, role in roles.items() if role >= Role.ADMIN]
+    return list(switched_off_by_remit(admin_of)[:ROWS_MAX]) if admin_of else []
 
 
 def _months(request: HttpRequest) -> list[tuple[Organization, reads.MeterFigures]]:

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-APPS = ("config", "tasks", "agents", "budgets", "providers", "routing", "tenants")
+APPS = ("config", "tasks", "agents", "webhooks", "budgets", "providers", "routing", "tenants")
 
 
 @dataclass(frozen=True)

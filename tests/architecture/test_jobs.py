@@ -38,7 +38,9 @@ def test_every_wake_names_a_registered_job() -> None:
         ):
             continue
         jobs = {
-            name for name in constants.values() if name.partition(".")[0] in ("tasks", "agents", "budgets")
+            name
+            for name in constants.values()
+            if name.partition(".")[0] in ("tasks", "agents", "webhooks", "budgets")
         }
         jobs |= {
             str(call.args[0].value)

@@ -10,6 +10,7 @@ from tests.architecture.sources import calls, code
 WRITERS = {
     "tasks": {"tasks/transitions.py": "the mover of Change, Task, TaskRun and Candidate"},
     "agents": {"agents/metered.py": "the metered door closes the call that it opened"},
+    "webhooks": {"webhooks/deliveries.py": "the mover of deliveries"},
     "budgets": {
         "budgets/ledger/sqlite.py": "the twin of the ledger's functions in PostgreSQL",
         "budgets/model_tasks.py": "the one ledger of Invocations",

@@ -23,6 +23,7 @@ from tests.factories.tenants import (
     make_project,
     make_token,
 )
+from tests.factories.webhooks import make_delivery, make_endpoint, make_hook
 
 # Routes that strangers may open, and why that is right. Everything else is tried below.
 OPEN = {
@@ -34,6 +35,7 @@ OPEN = {
     "api/v1/docs": "the same, to read",
     "invitations/<str:secret>/": "its secret is the key",
     "invitations/<str:secret>": "its secret is the key",
+    "hooks/in/<uuid:hook_id>": "a signature over the body is the key: tested with the hooks",
 }
 METHODS = ("get", "post", "put", "patch", "delete")
 
@@ -103,6 +105,7 @@ def foreign(db: None) -> Foreign:
     _move_to(task.change, project)
     invitation, _ = make_invitation(organization)
     token, _ = make_token(owner, organization)
+    endpoint = make_endpoint(organization)
     values: dict[str, Any] = {
         "organization_id": organization.pk,
         "project_id": project.pk,
@@ -117,6 +120,9 @@ def foreign(db: None) -> Foreign:
         "candidate_id": make_candidate(task.change).pk,
         "call_id": make_hold(make_payers(organization, project_id=project.pk)).reservation_id,
         "preflight_id": make_preflight(project).pk,
+        "webhook_id": endpoint.pk,
+        "delivery_id": make_delivery(endpoint).pk,
+        "hook_id": make_hook(project, author=owner).pk,
         "act": "cancel",
         "position": 1,
     }

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from config.celery import ATTEMPTS_QUEUE, CHANGES_QUEUE, UPKEEP_QUEUE
+from config.celery import ATTEMPTS_QUEUE, CHANGES_QUEUE, HOOK_THREADS, HOOKS_QUEUE, UPKEEP_QUEUE
 from config.env import INTERNAL_VARIABLES, VARIABLES, Plane
 
 ROOT = Path(__file__).resolve().parents[2]
-OURS = ("migrate", "web", "worker", "beat")
+OURS = ("migrate", "web", "worker", "hooks", "beat")
 # Not ours: read by uvicorn and Celery themselves.
 OTHERS = {"FORWARDED_ALLOW_IPS", "REMAP_SIGTERM"}
 KNOWN = {name for name, _, _ in VARIABLES} | INTERNAL_VARIABLES
@@ -58,7 +58,9 @@ def test_every_variable_of_a_container_is_one_that_is_read(services: dict[str, A
     }
     plane = Plane.from_env(values | secrets, base=ROOT)
     assert plane.production
-    assert plane.process == {"web": "web", "worker": "worker", "beat": "worker"}.get(name, "command")
+    assert plane.process == {"web": "web", "worker": "worker", "hooks": "worker", "beat": "worker"}.get(
+        name, "command"
+    )
 
 
 def test_each_queue_has_a_worker_and_one_clock_ticks(services: dict[str, Any]) -> None:
@@ -68,7 +70,8 @@ def test_each_queue_has_a_worker_and_one_clock_ticks(services: dict[str, Any]) -
         for queue in _after(services[name].get("command", []), "-Q").split(",")
         if queue
     ]
-    assert sorted(listened) == sorted([ATTEMPTS_QUEUE, CHANGES_QUEUE, UPKEEP_QUEUE])
+    assert sorted(listened) == sorted([ATTEMPTS_QUEUE, CHANGES_QUEUE, HOOKS_QUEUE, UPKEEP_QUEUE])
+    assert services["hooks"]["command"][-1] == str(HOOK_THREADS)
     assert [name for name in OURS if "-B" in services[name].get("command", [])] == ["beat"]
 
 

@@ -17,7 +17,7 @@ from django.core.management import call_command, get_commands
 from django.core.management.base import BaseCommand, CommandError
 from django.db import OperationalError
 
-from config.celery import ATTEMPTS_QUEUE, CHANGES_QUEUE, UPKEEP_QUEUE
+from config.celery import ATTEMPTS_QUEUE, CHANGES_QUEUE, HOOK_THREADS, HOOKS_QUEUE, UPKEEP_QUEUE
 from config.processes import Program, Supervisor, die_with_parent
 
 PORT = 8000
@@ -95,6 +95,12 @@ def _programs(host: str, port: int) -> list[Program]:
                 *["-n", "worker@%h", "-Q", f"{ATTEMPTS_QUEUE},{CHANGES_QUEUE}"],
                 *["-c", str(settings.PLANE.worker_processes)],
             ],
+            cut,
+        ),
+        # Requests to strangers' servers: they wait, so threads; a hang here stops no attempt and no clock.
+        Program(
+            "hooks",
+            [*worker, "-n", "hooks@%h", "-Q", HOOKS_QUEUE, "-P", "threads", "-c", str(HOOK_THREADS)],
             cut,
         ),
         # The clock and the short jobs it starts: never behind a long attempt.

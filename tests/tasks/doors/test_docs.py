@@ -22,7 +22,7 @@ from tests.tasks.doors.conftest import Team
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
 CLIENT_SECONDS_MAX = 120
-APPS = ("tasks", "tenants", "budgets", "providers", "config", "agents")
+APPS = ("tasks", "tenants", "budgets", "providers", "config", "agents", "webhooks")
 
 
 @pytest.mark.slow
