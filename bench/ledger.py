@@ -50,8 +50,8 @@ CHANGES_EACH = CHANGES // ORGANIZATIONS
 CALL_SECONDS = 2.0  # a short model call, for the share that the ledger takes of it
 USAGE = Usage(input_uncached=5_000, cache_read=30_000, cache_write_5m=4_000, output=1_200)
 
-# The same rows as one call of ours, without a check, a lock order or a key that is looked up: two prepared statements.
-RAW_SCRIPT = """
+# Which five meters pay, chosen as `World.meters` does.
+CHOICE = """
 \\set place random(0, {places} - 1)
 \\set project {project} + {project_place}
 \\set person {person} + {person_place}
@@ -59,6 +59,10 @@ RAW_SCRIPT = """
 \\set month {month} + :place
 \\set day {day} + :place
 \\set serial random(1, 9000000000000000000)
+"""
+
+# The same rows as one call of ours, without a check, a lock order or a key that is looked up: two prepared statements.
+RAW_SCRIPT = """
 WITH u AS (UPDATE budgets_meter SET held_usd = held_usd + 260000, held_tokens = held_tokens + 56000,
                   held_calls = held_calls + 1 WHERE id IN (:change, :project, :person, :month, :day)),
      r AS (INSERT INTO budgets_reservation (key, fingerprint, state, meters, priced, hold_usd, hold_tokens, hold_calls,
@@ -80,6 +84,20 @@ WITH u AS (UPDATE budgets_meter SET held_usd = held_usd - 260000, held_tokens = 
 INSERT INTO budgets_entry (reservation_id, kind, held_usd, held_tokens, held_calls, spent_usd, spent_tokens,
        spent_calls, actor, reason, at)
        VALUES (:held, 'settle', -260000, -56000, -1, 35000, 40200, 1, 'settle', '', now());
+"""
+
+# The two functions of the ledger, as Django calls them, from pgbench: what is left of the ratio without Python.
+FUNCTIONS_SCRIPT = """
+SELECT reservation_id AS held
+  FROM budgets_reserve(
+    'fn' || :serial, repeat('f', 64),
+    ARRAY(SELECT name FROM budgets_meter WHERE id IN (:change, :project, :person, :month, :day))::text[],
+    260000, 56000, 1, 'w', 60, '{organization}'::uuid, NULL, NULL, NULL, NULL, NULL,
+    'agent', 'sonnet', 'claude-sonnet-5-5', 'main') \\gset
+SELECT result FROM budgets_close(
+  :held, 'settled', 35000, 40200,
+  '{{"input_uncached": 5000, "cache_read": 30000, "cache_write_5m": 4000, "cache_write_1h": 0, "output": 1200,
+     "candidates": 1}}', 'reported', '{{"input": "2"}}', 'settle', '', NULL, ARRAY[50, 80, 100]);
 """
 
 
@@ -112,8 +130,8 @@ class World:
             _key(MeterKind.DAILY_CALLS, organization, organization, self.now),
         )
 
-    def script(self) -> str:
-        """The same choice for pgbench."""
+    def script(self, statements: str) -> str:
+        """The same choice for pgbench, and what it does with it."""
         places = {
             "project_place": ":place" if self.spread else f"random(0, {SUBJECTS - 1})",
             "person_place": ":place" if self.spread else f"random(0, {SUBJECTS - 1})",
@@ -121,7 +139,7 @@ class World:
             if self.spread
             else f"random(0, {CHANGES - 1})",
         }
-        return RAW_SCRIPT.format(
+        return (CHOICE + statements).format(
             change=self.begins[MeterKind.CHANGE],
             project=self.begins[MeterKind.PROJECT],
             person=self.begins[MeterKind.USER],
@@ -139,6 +157,7 @@ def measure() -> Iterable[Measured]:
             world = make_world(spread=spread)
             for clients in CONNECTIONS:
                 yield cell(url, world, clients=clients, aim="" if clients == 32 else aim_of(spread))
+            yield functions_alone(url, world, clients=8)
         yield share_of_a_call(make_world(spread=False))
 
 
@@ -162,6 +181,20 @@ def cell(url: str, world: World, *, clients: int, aim: str, note: str = "") -> M
         theirs=f"{median(raws):,.0f}/s",
         ratio=median(ours) / median(raws),
         aim=aim,
+    )
+
+
+def functions_alone(url: str, world: World, *, clients: int) -> Measured:
+    """What the design costs by itself; the rest of a cell's ratio is Python's share of the same cores."""
+    raws, ours = [], []
+    for _ in range(ROUNDS):
+        raws.append(raw_pairs(url, world, clients=clients))
+        ours.append(raw_pairs(url, world, clients=clients, statements=FUNCTIONS_SCRIPT))
+    return Measured(
+        what=f"{'spread' if world.spread else 'hot'}, {clients} connections, the functions alone, by pgbench",
+        ours=f"{median(ours):,.0f}/s",
+        theirs=f"{median(raws):,.0f}/s",
+        ratio=median(ours) / median(raws),
     )
 
 
@@ -197,10 +230,10 @@ def our_pairs(world: World, *, clients: int) -> tuple[float, list[float]]:
     return len(latencies) / SECONDS, latencies
 
 
-def raw_pairs(url: str, world: World, *, clients: int) -> float:
+def raw_pairs(url: str, world: World, *, clients: int, statements: str = RAW_SCRIPT) -> float:
     """What pgbench reaches with the same rows: transactions a second, each a pair."""
     with tempfile.NamedTemporaryFile("w", suffix=".sql") as file:
-        file.write(world.script())
+        file.write(world.script(statements))
         file.flush()
         threads = str(min(clients, 2))
         command = [
