@@ -39,7 +39,7 @@ GRAMMARS: dict[str, Grammar] = {
     "pnpm": grammars_node.node_command("pnpm"),
     "yarn": grammars_node.node_command("yarn"),
     "npx": grammars_node.npx_command,
-    "bunx": grammars_node.npx_command,
+    "bunx": grammars_node.bunx_command,
     "make": grammars_native.make_command,
     "go": grammars_native.go_command,
     "cargo": grammars_native.cargo_command,

@@ -297,8 +297,8 @@ def registries(*, trusts: bool) -> dict[str, str]:
     found = {
         "PIP_CONFIG_FILE": os.devnull,
         "PIP_DEFAULT_TIMEOUT": str(REGISTRY_SECONDS_MAX),
-        "NPM_CONFIG_USERCONFIG": os.devnull,
-        "NPM_CONFIG_GLOBALCONFIG": os.devnull,
+        "NPM_CONFIG_USERCONFIG": "/tmp/no-user-npmrc",  # noqa: S108  # npm takes no file twice, not even /dev/null
+        "NPM_CONFIG_GLOBALCONFIG": "/tmp/no-global-npmrc",  # noqa: S108
         "npm_config_cache": "/tmp/npm",  # noqa: S108  # inside the sandbox
         "BUN_INSTALL_CACHE_DIR": "/tmp/bun",  # noqa: S108
         "PYTHONDONTWRITEBYTECODE": "",

@@ -65,9 +65,17 @@ def node_command(tool: str) -> Callable[[Sequence[str], CommandContext], Allowed
     return command
 
 
-def npx_command(arguments: Sequence[str], _context: CommandContext) -> Allowed:
+def npx_command(arguments: Sequence[str], context: CommandContext) -> Allowed:
+    return _installed(("npx", "--no-install", "--offline"), arguments, context)
+
+
+def bunx_command(arguments: Sequence[str], context: CommandContext) -> Allowed:
+    """Bun's own: a machine with Bun need not have npm."""
+    return _installed(("bunx", "--no-install"), arguments, context)
+
+
+def _installed(start: tuple[str, ...], arguments: Sequence[str], _context: CommandContext) -> Allowed:
     given = [each for each in arguments if each not in ("--no-install", "--no")]
-    start = ("npx", "--no-install", "--offline")
     if given == ["tsc", "--noEmit"]:
         return Allowed(argv=(*start, "tsc", "--noEmit"))
     if given[:1] == ["eslint"]:
