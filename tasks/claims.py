@@ -18,13 +18,8 @@ def take_claims(run: TaskRun, resources: Sequence[str], *, now: datetime) -> tup
     """Claim the resources and return those that another run holds: told as `claim.contended` (row 220)."""
     wanted = list(dict.fromkeys(resources))[:CLAIMS_PER_RUN_MAX]
     change = run.task.change
-    others = Claim.objects.filter(
-        project_id=change.project_id, resource__in=wanted, lease_until__gt=now
-    ).exclude(run=run)
-    contended: dict[str, list[str]] = {}
-    for resource, holder in others.order_by("resource", "id").values_list("resource", "run_id"):
-        contended.setdefault(resource, []).append(str(holder))
     until = now + timedelta(seconds=CLAIM_SECONDS)
+    # Its own first, then a look at the others: of two that claim at once, at least the later one sees the other.
     Claim.objects.bulk_create(
         [
             Claim(project_id=change.project_id, run=run, resource=resource, lease_until=until)
@@ -32,6 +27,12 @@ def take_claims(run: TaskRun, resources: Sequence[str], *, now: datetime) -> tup
         ],
         ignore_conflicts=True,
     )
+    others = Claim.objects.filter(
+        project_id=change.project_id, resource__in=wanted, lease_until__gt=now
+    ).exclude(run=run)
+    contended: dict[str, list[str]] = {}
+    for resource, holder in others.order_by("resource", "id").values_list("resource", "run_id"):
+        contended.setdefault(resource, []).append(str(holder))
     for resource, holders in contended.items():
         record(
             "claim.contended",
