@@ -17,12 +17,14 @@ from budgets.money import ZERO
 from budgets.prices import tokens_of
 from budgets.reservations import CallContext, Held, keep, refund, reserve, settle
 from providers import connectors
-from providers.embeddings import Embedder, Vectors
+from providers.embeddings import HASHING_NAME, Embedder, Vectors
 from providers.errors import ProviderError
 from providers.messages import Usage
 
 QUESTION_CHARACTERS_MAX = 4_000
 EMBEDDING_HOLD_SECONDS = 120
+# Embedders that work in this process: whoever dies meanwhile has sent nothing.
+NEVER_SENT = frozenset({HASHING_NAME})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from uuid import UUID
@@ -10,10 +11,14 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import F, Q, QuerySet
 
+from agents.related import NEVER_SENT
 from agents.spec import CALL_SECONDS_MAX
+from budgets.errors import ClosedDifferently
+from budgets.models import Reservation, ReservationState
+from budgets.reservations import keep, refund
 from tasks.admission import BLOCKED_LIMIT, PAUSED, AdmissionFacts, Admit, Wait, admit
 from tasks.events import record
-from tasks.models import Change, Task
+from tasks.models import Change, Task, TaskRun
 from tasks.owners import is_surely_dead
 from tasks.states import ChangeState, TaskState
 from tasks.transitions import locked_change
@@ -111,10 +116,32 @@ def give_back(task: Task, *, not_before: datetime, waiting_for: str, index_waits
 def free_abandoned_starts(now: datetime) -> int:
     """Tasks whose starter died before it had a run row are due again at once. How many."""
     starting = Task.objects.filter(state=TaskState.READY, not_before__gt=now).exclude(owner="")
-    abandoned = [task for task in starting if is_surely_dead(task.owner)]
-    for task in abandoned:
-        give_back(task, not_before=now, waiting_for=task.waiting_for, index_waits=task.index_waits)
-    return len(abandoned)
+    freed = 0
+    for task in [task for task in starting.select_related("change") if is_surely_dead(task.owner)]:
+        holds = list(_holds_of_a_start(task))  # before anybody else may start it
+        if give_back(task, not_before=now, waiting_for=task.waiting_for, index_waits=task.index_waits):
+            freed += 1
+            _close_holds(holds)
+            if holds:
+                wake_waiting_for_money(task.change.organization_id, besides=task, now=now)
+    return freed
+
+
+def _holds_of_a_start(task: Task) -> QuerySet[Reservation]:
+    """What the start asked for under the id of a run that never came to have a row."""
+    known = TaskRun.objects.filter(task=task).values("pk")
+    held = Reservation.objects.filter(task_id=task.pk, state=ReservationState.HELD, run_id__isnull=False)
+    return held.exclude(run_id__in=known)
+
+
+def _close_holds(holds: Iterable[Reservation]) -> None:
+    """Nobody is left to say what became of a dead start's questions: unknown, but for what certainly stayed here."""
+    for hold in holds:
+        with suppress(ClosedDifferently):  # the reaper was faster
+            if hold.model in NEVER_SENT:
+                refund(hold.pk, reason="the worker died; this embedder sends nothing", actor="sweep")
+            else:
+                keep(hold.pk, reason="the worker process died during the start", actor="sweep")
 
 
 def _facts(change: Change, older: list[Task], *, now: datetime) -> AdmissionFacts:

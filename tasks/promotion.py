@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
-from uuid import UUID
+from datetime import datetime, timedelta
+from uuid import UUID, uuid4
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Q
 
 from agents.errors import LostRef
 from agents.index import build_index
@@ -17,12 +17,14 @@ from tasks.errors import IllegalMove
 from tasks.events import record, write_receipt
 from tasks.fence import make_due
 from tasks.models import Candidate, Change, Trunk
+from tasks.owners import is_surely_dead, this_process
 from tasks.states import CHANGE_MOVES, CandidateState, ChangeState
 from tasks.transitions import locked_change, move_candidate, move_change
 from tenants.audit import note
 from tenants.models import User
 
 TRUNKS_INDEXED_MAX = 20  # in one sweep
+INDEX_SECONDS_MAX = 1_800  # of one build; then its worker counts as lost
 PROMOTED_FROM = (ChangeState.READY, ChangeState.COMPOSING)
 
 
@@ -92,15 +94,31 @@ def main_of(project_id: UUID) -> str | None:
 
 
 def index_trunk(project_id: UUID, *, now: datetime) -> Trunk:
-    """Build the file index of the newest tree (row 212). Building it twice changes nothing."""
+    """Build the file index of the newest tree (row 212), unless a living worker is at it. Safe to repeat."""
     trunk: Trunk = Trunk.objects.get(project_id=project_id)
-    if trunk.indexed_generation < trunk.generation:
-        build_index(trunk.project_id, trunk.commit, now=now)
-        Trunk.objects.filter(pk=trunk.pk, indexed_generation__lt=trunk.generation).update(
-            indexed_generation=trunk.generation
-        )
+    owner = f"{this_process()}:{uuid4().hex}"
+    if trunk.indexed_generation < trunk.generation and _claim_index(trunk, owner, now=now):
+        mine = Trunk.objects.filter(pk=trunk.pk, index_owner=owner)
+        try:
+            trunk.refresh_from_db()
+            build_index(trunk.project_id, trunk.commit, now=now)
+            Trunk.objects.filter(pk=trunk.pk, indexed_generation__lt=trunk.generation).update(
+                indexed_generation=trunk.generation
+            )
+        finally:
+            mine.update(index_owner="", index_until=None)
         trunk.refresh_from_db()
     return trunk
+
+
+def _claim_index(trunk: Trunk, owner: str, *, now: datetime) -> bool:
+    """One builder at a time: two would read and embed the same files. A dead one's claim is taken at once."""
+    free = Q(index_owner="") | Q(index_until__lte=now)
+    if trunk.index_owner and is_surely_dead(trunk.index_owner.rpartition(":")[0]):
+        free |= Q(index_owner=trunk.index_owner)
+    until = now + timedelta(seconds=INDEX_SECONDS_MAX)
+    rows = Trunk.objects.filter(free, pk=trunk.pk)
+    return bool(rows.update(index_owner=owner, index_until=until))
 
 
 def index_trunks_behind(now: datetime) -> int:

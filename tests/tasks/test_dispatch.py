@@ -8,9 +8,11 @@ import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
+from budgets.models import Reservation
 from tasks.admission import AGENTS_PER_CHANGE_MAX
 from tasks.dispatch import (
     START_LEASE_SECONDS,
@@ -27,7 +29,8 @@ from tasks.models import Event, Task, TaskRun
 from tasks.owners import is_surely_dead, this_process
 from tasks.states import ChangeState, TaskState
 from tasks.transitions import move_task
-from tests.factories.tasks import NOW, make_change, make_task
+from tests.factories.budgets import make_context, make_hold, make_payers
+from tests.factories.tasks import NOW, make_change, make_run, make_task
 from tests.tasks.threads import in_threads
 
 ME = "this worker"
@@ -174,6 +177,29 @@ class TestWaking:
         gone.wait()
         assert free_abandoned_starts(at(1)) == 1
         assert take(dead.pk, owner=ME, now=at(1)) is not None
+
+    @pytest.mark.parametrize(
+        ("purpose", "model", "state"),
+        [
+            ("embedding", "hashing-v1", "refunded"),  # works in the worker itself: nothing was sent
+            ("embedding", "http:bge", "unknown"),
+            ("classifier", "claude-haiku-5-5", "unknown"),
+        ],
+    )
+    def test_what_a_dead_start_held_does_not_wait_for_its_lease(
+        self, purpose: str, model: str, state: str
+    ) -> None:
+        """It is given back only when it certainly never left; otherwise it is charged, as unknown."""
+        dead, runs = make_task(), make_task(state="running")
+        run = make_run(runs)
+        meters = make_payers(dead.change.organization)
+        more = {"purpose": purpose, "model": model}
+        hold = make_hold(meters, context=make_context(meters, task_id=dead.pk, run_id=uuid4(), **more))
+        others = make_hold(meters, context=make_context(meters, task_id=runs.pk, run_id=run.pk, **more))
+        take(dead.pk, owner=this_process().rpartition(":")[0] + ":1", now=NOW)
+        assert free_abandoned_starts(at(1)) == 1
+        assert Reservation.objects.get(pk=hold.reservation_id).state == state
+        assert Reservation.objects.get(pk=others.reservation_id).state == "held"
 
     def test_giving_back_needs_the_start(self) -> None:
         task = make_task()

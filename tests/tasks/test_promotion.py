@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from uuid import UUID
 
 import pytest
 from django.db import connection
 
+from agents.index import build_index
 from agents.workspace.git import store_for
+from tasks import promotion
 from tasks.changes import cancel_change
 from tasks.errors import IllegalMove
 from tasks.models import Candidate, Change, DecisionReceipt, Event, Trunk
+from tasks.owners import this_process
 from tasks.promotion import Promoted, Stale, promote, settle_trunk
 from tasks.states import CandidateState, ChangeState
 from tenants.models import Project
@@ -186,3 +191,43 @@ def _promote_in_thread(candidate: Candidate) -> Promoted | Stale:
         return promote(candidate, by=None, now=NOW)
     finally:
         connection.close()
+
+
+def test_of_two_builders_of_an_index_one_builds_and_a_dead_one_is_followed(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row 212: the sweep leaves a tree to the living worker that is at it."""
+    built: list[str] = []
+    real = build_index
+
+    def builds(project_id: UUID, commit: str, *, now: datetime) -> None:
+        built.append(commit)
+        assert promotion.index_trunks_behind(now) == 1
+        real(project_id, commit, now=now)
+
+    monkeypatch.setattr(promotion, "build_index", builds)
+    trunk = Trunk.objects.get(project=project)
+    Trunk.objects.update(indexed_generation=0)
+    promotion.index_trunk(project.pk, now=NOW)
+    assert built == [trunk.commit]
+    trunk.refresh_from_db()
+    assert (trunk.indexed_generation, trunk.index_owner, trunk.index_until) == (1, "", None)
+    dead = f"{this_process().rpartition(':')[0]}:1:key"
+    Trunk.objects.update(indexed_generation=0, index_owner=dead, index_until=NOW + timedelta(hours=1))
+    monkeypatch.setattr(promotion, "build_index", real)
+    assert promotion.index_trunk(project.pk, now=NOW).indexed_generation == 1
+    elsewhere = "another-host/b/n:1:1:key"
+    Trunk.objects.update(indexed_generation=0, index_owner=elsewhere, index_until=NOW + timedelta(hours=1))
+    assert promotion.index_trunk(project.pk, now=NOW).indexed_generation == 0
+    assert promotion.index_trunk(project.pk, now=NOW + timedelta(hours=1)).indexed_generation == 1
+
+
+def test_a_build_that_breaks_gives_its_claim_back(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*_: object, **__: object) -> None:
+        raise OSError("no space")
+
+    monkeypatch.setattr(promotion, "build_index", breaks)
+    Trunk.objects.update(indexed_generation=0)
+    with pytest.raises(OSError, match="no space"):
+        promotion.index_trunk(project.pk, now=NOW)
+    assert Trunk.objects.get().index_owner == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ import pytest
 
 from agents import archive
 from agents.index import build_index
+from agents.models import TreeIndex
 from agents.workspace.git import Store, store_for
 from agents.workspace.trees import commit_files
 from tasks.attempts.begin import begin
+from tasks.attempts.prepare import prepare
 from tasks.attempts.watch import watch_runs
 from tasks.dispatch import take
 from tasks.models import Change, ChangeSet, Task, TaskRun, Trunk
@@ -127,3 +130,33 @@ def test_a_run_that_publishes_nothing_leaves_no_changeset(world: World) -> None:
     world.play(complete, complete)
     world.run_once(task)
     assert not ChangeSet.objects.exists()
+
+
+def test_two_clones_give_the_same_commit_and_the_same_packet(
+    world: World, tmp_path: Path, with_plane: Any
+) -> None:
+    """Shows 3 of the engine: same repository, same ChangeSets, another machine: nothing depends on the place."""
+    first, second = world.task(), world.task()
+    for task, path in ((first, "schema.ts"), (second, "api.ts")):
+        world.play(*writes(path), task=task.key)
+    world.work()
+    third = world.task(needs=(first, second), resources=["ui.ts", "api.ts"])
+    prepared = [prepare(third, clock=world.clock)]
+    for clone in ("two", "three"):
+        other = tmp_path / clone / "git" / f"{world.project.pk}.git"
+        other.parent.mkdir(parents=True)
+        mirror = ["git", "clone", "-q", "--mirror", str(store_for(world.project.pk).directory), str(other)]
+        subprocess.run(mirror, check=True)
+        with_plane(data_dir=tmp_path / clone)
+        store = store_for(world.project.pk)
+        assert store.directory == other
+        for ref in store.git("for-each-ref", "--format=%(refname)", "refs/stacks").out.decode().split():
+            store.git("update-ref", "-d", ref)  # merged anew, not found
+        TreeIndex.objects.all().delete()
+        build_index(world.project.pk, store.rev("refs/heads/main"), now=world.clock.now())
+        world.clock.pass_by(3_600)
+        prepared.append(prepare(third, clock=world.clock))
+    assert len({one.tree.start_commit for one in prepared if one.tree}) == 1
+    assert len({one.packet.hash for one in prepared}) == 1
+    assert prepared[0].tree is not None
+    assert prepared[0].tree.start_commit != prepared[0].tree.base_commit
