@@ -52,19 +52,6 @@ class SinceForm(forms.Form):
     hours = forms.TypedChoiceField(label="Failed in", choices=SINCE_CHOICES, coerce=int, initial=24)
 
 
-class DollarsField(forms.CharField):
-    """US dollars; empty for no limit."""
-
-    def to_python(self, value: Any) -> Any:
-        said = (super().to_python(value) or "").strip()
-        if not said:
-            return None
-        try:
-            return parse_usd(said)
-        except NotAnAmount as error:
-            raise forms.ValidationError(f"{str(error).capitalize()}.") from None
-
-
 class HookForm(forms.Form):
     name = forms.CharField(max_length=NAME_CHARACTERS_MAX, help_text="What comes in here.")
     author = forms.ChoiceField(
@@ -72,7 +59,7 @@ class HookForm(forms.Form):
         choices=[],
         help_text="This member is the author of what comes in, and their monthly budget pays.",
     )
-    budget = DollarsField(
+    budget = forms.CharField(
         label="Budget of each change",
         required=False,
         max_length=20,
@@ -90,6 +77,13 @@ class HookForm(forms.Form):
     def __init__(self, *args: Any, authors: list[User], **more: Any) -> None:
         super().__init__(*args, **more)
         self.fields["author"].choices = [(str(one.pk), one.email) for one in authors]  # type: ignore[attr-defined]  # of a choice field
+
+    def clean_budget(self) -> Usd | None:
+        said = self.cleaned_data["budget"].strip()
+        try:
+            return parse_usd(said) if said else None
+        except NotAnAmount as error:
+            raise forms.ValidationError(f"{str(error).capitalize()}.") from None
 
     def wanted(self, *, enabled: bool = True) -> WantedHook:
         said = self.cleaned_data
