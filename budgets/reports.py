@@ -12,10 +12,12 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Count, Q, QuerySet, Sum
-from django.db.models.functions import TruncDate
+from django.db.models import BigIntegerField, Count, F, Max, Q, QuerySet, Sum
+from django.db.models.fields.json import KT
+from django.db.models.functions import Cast, TruncDate, TruncHour
 
 from budgets.models import Reservation, ReservationState
+from budgets.models.meter import ZERO_USD
 from budgets.money import ZERO, Usd
 from budgets.prices import saved_by_cache
 
@@ -159,6 +161,34 @@ def spend_by(calls: QuerySet[Reservation], *groups: By) -> dict[tuple[Any, ...],
     return {tuple(row[name] for name in names): _spend(row) for row in rows}
 
 
+def largest(calls: QuerySet[Reservation], by: By, *, top: int) -> tuple[list[tuple[Any, Spend]], int, Spend]:
+    """The `top` groups by what is charged, how many more there are, and what those come to together.
+
+    Ranked by the database: an organization may have a hundred thousand Changes.
+    """
+    name = str(by)
+    groups = calls.order_by().values(name)
+    ranked = groups.annotate(**_SUMS, charged=Sum("usd", filter=_ENDED)).order_by(
+        F("charged").desc(nulls_last=True), name
+    )
+    found = [(row[name], _spend(row)) for row in ranked[: top + 1]]
+    if len(found) <= top:
+        return found, 0, Spend()
+    keys = [key for key, _ in found[:top]]
+    rest = calls.exclude(**{f"{name}__in": [key for key in keys if key is not None]})
+    if None in keys:
+        rest = rest.exclude(**{f"{name}__isnull": True})
+    return found[:top], groups.distinct().count() - top, total(rest)
+
+
+def by_hour(calls: QuerySet[Reservation]) -> list[tuple[datetime, Usd]]:
+    """What was charged in each hour in which a call ended, at the last of its moments: points for a picture."""
+    ended = calls.order_by().filter(closed_at__isnull=False, usd__gt=ZERO_USD)
+    hours = ended.annotate(hour=TruncHour("closed_at", tzinfo=UTC)).values("hour")
+    rows = hours.annotate(last=Max("closed_at"), charged=Sum("usd")).order_by("hour")
+    return [(row["last"], row["charged"]) for row in rows]
+
+
 def cost_of_change(change_id: UUID, calls: QuerySet[Reservation] | None = None) -> Spend:
     """What a Change has cost so far: the known subtotal, and the count of unknown ones beside it."""
     rows: QuerySet[Reservation] = Reservation.objects.all() if calls is None else calls
@@ -179,13 +209,14 @@ def curve(calls: QuerySet[Reservation]) -> list[tuple[datetime, Usd]]:
 def cache_effect(calls: QuerySet[Reservation]) -> CacheEffect:
     """The share of cached input and the money it saved."""
     inputs, reads, saved = 0, 0, ZERO
-    reported = calls.filter(usage__isnull=False).order_by().values_list("usage", "rates")
-    for stored, rates in reported.iterator():
-        usage = stored or {}
-        parts = [int(usage.get(name, 0)) for name in ("input_uncached", "cache_write_5m", "cache_write_1h")]
-        inputs += sum(parts) + int(usage.get("cache_read", 0))
-        reads += int(usage.get("cache_read", 0))
-        saved += saved_by_cache(usage, rates or {})
+    reported = calls.filter(usage__isnull=False).order_by().values("rates")
+    sums = {name: Sum(Cast(KT(f"usage__{name}"), BigIntegerField())) for name in _INPUTS}
+    cards: Any = reported.annotate(**sums)
+    for row in cards:  # as many rows as there were price cards, not as calls
+        read = row["cache_read"] or 0
+        inputs += sum(row[name] or 0 for name in _INPUTS)
+        reads += read
+        saved += saved_by_cache({"cache_read": read}, row["rates"] or {})
     return CacheEffect(inputs, reads, saved)
 
 
@@ -202,6 +233,7 @@ def csv_rows(calls: Iterable[Reservation]) -> Iterator[tuple[str, ...]]:
         yield tuple(_cell(value) for value in _values(call))
 
 
+_INPUTS = ("input_uncached", "cache_write_5m", "cache_write_1h", "cache_read")
 _ENDED = ~Q(state__in=[ReservationState.HELD, ReservationState.REFUNDED])
 _SUMS: dict[str, Any] = {
     "known_usd": Sum("cost", filter=_ENDED),

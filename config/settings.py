@@ -30,6 +30,7 @@ BUDGET_THRESHOLDS = PLANE.budget_thresholds
 USE_TZ = True
 TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en"
+USE_I18N = False  # one language: every lookup of a translation or of a number's form is time lost
 
 INSTALLED_APPS = [
     "tasks",

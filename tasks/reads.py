@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
-from django.db.models import Count, Max, Prefetch, Q, QuerySet, Sum
+from django.db.models import Count, IntegerField, Max, OuterRef, Prefetch, Q, QuerySet, Subquery, Sum
+from django.db.models.functions import Coalesce
 
 from budgets.decisions import STOP_OF, MeterReading, Unit, unit_of
 from budgets.keys import MeterKind
@@ -16,7 +17,7 @@ from budgets.meters import meter_key, payer_meters, read_meters
 from budgets.models import Meter, Reservation, ReservationState
 from budgets.money import ZERO, Usd
 from budgets.reports import Narrow, total
-from tasks.models import Candidate, Change, ChangeSet, Check, DecisionReceipt, Event, Task, TaskRun
+from tasks.models import Candidate, Change, ChangeSet, Check, Criterion, DecisionReceipt, Event, Task, TaskRun
 from tasks.pictures.bars import MoneyBar, money_bar
 from tasks.states import ChangeState, TaskState
 from tenants.access import role_of
@@ -102,6 +103,15 @@ class ChangeFilter:
         )
 
 
+# What no list shows: a page of a hundred Changes would carry a megabyte of it from the database.
+LONG_FIELDS = ("goal", "invariants", "plan", "plan_problem", "failure")
+
+
+def listed_changes(user: Person, wanted: ChangeFilter = ChangeFilter()) -> QuerySet[Change]:
+    """As `changes_for`, without the long texts."""
+    return changes_for(user, wanted).defer(*LONG_FIELDS)
+
+
 def changes_for(user: Person, wanted: ChangeFilter = ChangeFilter()) -> QuerySet[Change]:
     """The Changes a person may see, newest first, with the counts that a row of the list shows."""
     found: QuerySet[Change] = Change.objects.visible_to(user).select_related(
@@ -123,18 +133,29 @@ def changes_for(user: Person, wanted: ChangeFilter = ChangeFilter()) -> QuerySet
         number = wanted.text.upper().removeprefix("CH-")
         by_number = Q(number=int(number)) if number.isdecimal() and len(number) < 10 else Q()
         found = found.filter(Q(title__icontains=wanted.text) | by_number)
+    # Each counted for itself by an index: a join with GROUP BY would count for every Change before the first page.
+    tasks = Task.objects.filter(change=OuterRef("pk"))
     return found.annotate(
-        tasks_count=Count("tasks", distinct=True),
-        tasks_done=Count("tasks", filter=Q(tasks__state=TaskState.DONE), distinct=True),
-        criteria_count=Count("criteria", distinct=True),
+        tasks_count=_count_of(tasks),
+        tasks_done=_count_of(tasks.filter(state=TaskState.DONE)),
+        criteria_count=_count_of(Criterion.objects.filter(change=OuterRef("pk"))),
     ).order_by("-id")
 
 
 def change_for(user: Person, change_id: UUID) -> Change:
     """One Change with all that its page needs, in a bounded number of queries. Raises NotVisible."""
-    tasks = Task.objects.prefetch_related("dependencies__on", "runs").select_related("blocked_by")
-    found = changes_for(user).prefetch_related("criteria", Prefetch("tasks", tasks))
-    return _one(found, change_id, "change")
+    runs = TaskRun.objects.defer("failure_log", "note", "intent", "detail", "stacked_on")
+    tasks = Task.objects.prefetch_related("dependencies", Prefetch("runs", runs))
+    change = _one(
+        changes_for(user).prefetch_related("criteria", Prefetch("tasks", tasks)), change_id, "change"
+    )
+    by_id = {task.pk: task for task in change.tasks.all()}
+    for task in by_id.values():  # all of them are here already: no second look for the other end
+        if task.blocked_by_id is not None:
+            task.blocked_by = by_id[task.blocked_by_id]
+        for edge in task.dependencies.all():
+            edge.task, edge.on = task, by_id[edge.on_id]
+    return change
 
 
 def change_of(user: Person, change_id: UUID) -> Change:
@@ -146,17 +167,29 @@ def change_of(user: Person, change_id: UUID) -> Change:
 def change_pulse(user: Person, change_id: UUID) -> tuple[object, ...]:
     """What moves when there is something new to see on a Change's page; few rows, for polls. Raises NotVisible."""
     change = change_of(user, change_id)
-    meter = Meter.objects.of_organization(change.organization_id).filter(
-        kind=MeterKind.CHANGE, subject=str(change_id)
-    )
     runs = TaskRun.objects.of_organization(change.organization_id).filter(task__change=change)
+    used = runs.aggregate(calls=Sum("calls"), cost=Sum("cost"))
+    return _pulse(change, used["calls"] or 0, used["cost"] or ZERO)
+
+
+def pulse_of(change: Change) -> tuple[object, ...]:
+    """The same of a Change that `change_for` has read already."""
+    runs = [run for task in change.tasks.all() for run in task.runs.all()]
+    return _pulse(change, sum(run.calls for run in runs), sum((run.cost for run in runs), ZERO))
+
+
+def _pulse(change: Change, calls: int, cost: Usd) -> tuple[object, ...]:
+    meter = Meter.objects.of_organization(change.organization_id).filter(
+        kind=MeterKind.CHANGE, subject=str(change.pk)
+    )
     return (
         change.state,
         change.paused_at,
         change.updated_at,
         change.events.aggregate(last=Max("pk"))["last"],
         *meter.values_list("limit_usd", "spent_usd", "held_usd"),
-        *runs.aggregate(calls=Sum("calls"), cost=Sum("cost")).values(),
+        calls,
+        cost,
     )
 
 
@@ -226,7 +259,7 @@ def charges_of(change: Change) -> list[tuple[datetime, Usd]]:
         change_id=change.pk, closed_at__isnull=False
     )
     rows = closed.order_by("closed_at", "pk").values_list("closed_at", "usd")
-    return [(at, usd) for at, usd in rows.iterator() if at is not None and usd]
+    return [(at, usd) for at, usd in rows if at is not None and usd]
 
 
 def event_id(said: str | None) -> int:
@@ -235,6 +268,21 @@ def event_id(said: str | None) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= EVENT_ID_DIGITS_MAX):
         raise InvalidInput("after", "is no whole number", "Use the id of the last event you saw.")
     return int(text)
+
+
+def latest_verdicts(changes: Iterable[Change]) -> dict[UUID, dict[int, str]]:
+    """The newest evidence of each Change in one word per criterion's position, for lists."""
+    found: dict[UUID, dict[int, str]] = {}
+    newest: dict[UUID, int] = {}
+    checks = (
+        Check.objects.filter(candidate__change__in=[change.pk for change in changes])
+        .order_by("candidate__change_id", "-candidate__number")
+        .values_list("candidate__change_id", "candidate__number", "criterion__position", "verdict")
+    )
+    for change_id, number, position, verdict in checks:
+        if newest.setdefault(change_id, number) == number:
+            found.setdefault(change_id, {})[position] = verdict
+    return found
 
 
 def latest_checks(changes: Iterable[Change]) -> dict[UUID, dict[int, Check]]:
@@ -257,7 +305,11 @@ def money_of(changes: Sequence[Change]) -> dict[UUID, Money]:
     """The budget of each Change from its own meter, in two queries for any number of them."""
     ids = [str(change.pk) for change in changes]
     unknown = unknown_calls(change_ids=[change.pk for change in changes])
-    meters = Meter.objects.filter(kind=MeterKind.CHANGE, subject__in=ids)
+    meters = Meter.objects.filter(
+        organization__in={change.organization_id for change in changes},
+        kind=MeterKind.CHANGE,
+        subject__in=ids,
+    )
     found = {UUID(meter.subject): _money(meter, unknown.get(UUID(meter.subject), 0)) for meter in meters}
     return {change.pk: found.get(change.pk, NO_MONEY) for change in changes}
 
@@ -397,6 +449,12 @@ def unknown_calls(*, change_ids: Sequence[UUID]) -> dict[UUID, int]:
         .annotate(count=Count("id"))
     )
     return dict(rows)
+
+
+def _count_of(rows: QuerySet[Any]) -> Coalesce:
+    """How many there are, inside of another query."""
+    counted = rows.order_by().values("change").annotate(number=Count("pk")).values("number")
+    return Coalesce(Subquery(counted, output_field=IntegerField()), 0)
 
 
 def _money(meter: Meter, unknown: int) -> Money:

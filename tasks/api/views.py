@@ -71,7 +71,7 @@ class ChangeList(ListAPIView[Change]):
     queryset = Change.objects.none()
 
     def get_queryset(self) -> QuerySet[Change]:
-        return reads.changes_for(self.request.user, reads.ChangeFilter.parse(self.request.query_params))
+        return reads.listed_changes(self.request.user, reads.ChangeFilter.parse(self.request.query_params))
 
     @extend_schema(
         operation_id="changes_list",

@@ -7,7 +7,6 @@ codes, carriage returns that overprint, and characters that reorder or hide text
 from __future__ import annotations
 
 import re
-import unicodedata
 
 _ANSI = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor moves
@@ -19,6 +18,7 @@ _TRICKS = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
 )
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_SURROGATES = re.compile("[\ud800-\udfff]")  # halves of characters, which no page can hold
 
 
 def readable(text: str) -> str:
@@ -35,7 +35,7 @@ def revealed(text: str) -> str:
     """Any hostile text with its invisible and reordering characters written out."""
     shown = _TRICKS.sub(_written_out, text)
     shown = _CONTROLS.sub(_written_out, shown)
-    return "".join(_written(char) if unicodedata.category(char) == "Cs" else char for char in shown)
+    return _SURROGATES.sub(_written_out, shown)
 
 
 def one_line(text: str, characters_max: int) -> str:

@@ -61,7 +61,10 @@ class Change(TenantModel):
                 name="change_blocked_names_its_limit",
             ),
         ]
-        indexes = [models.Index(fields=["organization", "state", "-number"], name="change_list")]
+        indexes = [
+            models.Index(fields=["organization", "state", "-number"], name="change_list"),
+            models.Index(fields=["organization", "-id"], name="change_newest_first"),
+        ]
 
     @property
     def key(self) -> str:

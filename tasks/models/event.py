@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.db import models
+from django.db.models import Q
 
 from tenants.models import Organization
 from tenants.scope import TenantModel
@@ -24,4 +25,10 @@ class Event(TenantModel):
 
     class Meta:
         ordering = ["id"]
-        indexes = [models.Index(fields=["change", "id"], name="event_of_change")]
+        indexes = [
+            models.Index(fields=["change", "id"], name="event_of_change"),
+            # For what counts refusals of a month among millions of other events.
+            models.Index(
+                fields=["organization", "at"], condition=Q(kind="spend_limited"), name="event_refusals"
+            ),
+        ]

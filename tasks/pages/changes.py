@@ -18,7 +18,7 @@ from tasks.changes import submit_change
 from tasks.models import Change
 from tasks.pages.forms import ChangeForm, PlanForm
 from tasks.pages.lists import projects_of
-from tasks.pages.live import has_seen, mark_of, nothing_new, show
+from tasks.pages.live import has_seen, mark_of, nothing_new, polls, show
 from tasks.pages.panels import change_panels
 from tasks.pages.receipts import receipt_row
 from tasks.planning import approve_plan, estimate_plan, plan_on
@@ -66,10 +66,10 @@ def change_choose(request: HttpRequest) -> HttpResponse:
 @require_GET
 @login_required
 def change_detail(request: HttpRequest, change_id: UUID) -> HttpResponse:
-    mark = mark_of(*reads.change_pulse(request.user, change_id))
-    if has_seen(request, mark):
+    if polls(request) and has_seen(request, mark_of(*reads.change_pulse(request.user, change_id))):
         return nothing_new()
     change = reads.change_for(request.user, change_id)
+    mark = mark_of(*reads.pulse_of(change))
     panels = change_panels(change, now=timezone.now())
     context = {"change": change, "role": role_of(request.user, change.organization_id), **panels.as_context()}
     return show(request, "tasks/change_detail.html", context, mark=mark)

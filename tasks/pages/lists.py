@@ -72,11 +72,11 @@ def change_list(request: HttpRequest) -> HttpResponse:
     """All Changes that a person may see, with filters in the address."""
     wanted = reads.ChangeFilter.parse(request.GET)
     board = request.GET.get("layout") == "board"
-    found = reads.changes_for(request.user, wanted)
+    found = reads.listed_changes(request.user, wanted)
     page = Paginator(found, CARDS_MAX if board else ROWS_PER_PAGE).get_page(request.GET.get("page"))
     changes = list(page.object_list)
-    money, checks = reads.money_of(changes), reads.latest_checks(changes)
-    rows = [ListRow(change, money[change.pk], criteria_strip(change, checks)) for change in changes]
+    money, verdicts = reads.money_of(changes), reads.latest_verdicts(changes)
+    rows = [ListRow(change, money[change.pk], criteria_strip(change, verdicts)) for change in changes]
     context = {
         "rows": rows,
         "columns": _columns(rows) if board else (),

@@ -18,6 +18,11 @@ def mark_of(*facts: object) -> str:
     return hashlib.sha256("\x1f".join(str(fact) for fact in facts).encode()).hexdigest()[:16]
 
 
+def polls(request: HttpRequest) -> bool:
+    """Whether this asks for what is new since a mark."""
+    return request.headers.get("HX-Request") == "true" and SEEN in request.GET
+
+
 def has_seen(request: HttpRequest, mark: str) -> bool:
     """Whether this is a poll of a page that shows this mark already."""
     return request.headers.get("HX-Request") == "true" and request.GET.get(SEEN) == mark

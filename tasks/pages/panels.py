@@ -142,11 +142,11 @@ def change_panels(change: Change, *, now: datetime) -> ChangePanels:
     )
 
 
-def criteria_strip(change: Change, checks: Mapping[UUID, Mapping[int, Check]]) -> list[str]:
+def criteria_strip(change: Change, verdicts: Mapping[UUID, Mapping[int, str]]) -> list[str]:
     """One word per criterion of a Change with `criteria_count`: passed, failed, error or pending."""
-    known = checks.get(change.pk, {})
+    known = verdicts.get(change.pk, {})
     count: int = change.criteria_count  # type: ignore[attr-defined]  # annotated by reads.changes_for
-    return [known[n].verdict if n in known else "pending" for n in range(1, count + 1)]
+    return [known.get(n, "pending") for n in range(1, count + 1)]
 
 
 def _estimate(change: Change) -> tuple[Usd, Usd] | None:

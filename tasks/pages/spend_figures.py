@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from budgets.keys import MeterKind
 from budgets.meters import meter_key, read_meters
 from budgets.models import LimitChange, Reservation
 from budgets.money import ZERO, Usd
-from budgets.reports import By, Narrow, Spend, cache_effect, days, narrow, spend_by, total
+from budgets.reports import By, Narrow, Spend, by_hour, cache_effect, days, largest, narrow, spend_by, total
 from routing.words import Tier
 from tasks.models import Change, Event, TaskRun
 from tasks.pictures.bars import DayChart, MoneyBar, day_chart, money_bar
@@ -114,10 +114,7 @@ def _burn(calls: QuerySet[Reservation], month: MeterFigures, *, now: datetime) -
     if not isinstance(month.limit, Usd) or month.ends_at is None:
         return None
     start = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    ended = calls.filter(created_at__gte=start, closed_at__isnull=False).order_by("closed_at", "pk")
-    charges = [
-        (at, usd) for at, usd in ended.values_list("closed_at", "usd").iterator() if at is not None and usd
-    ]
+    charges = by_hour(calls.filter(created_at__gte=start))
     return burn_down(charges, limit=month.limit, start=start, end=month.ends_at, now=now)
 
 
@@ -161,47 +158,48 @@ def _budgets(
 
 def _rankings(organization: Organization, calls: QuerySet[Reservation]) -> list[tuple[str, list[Share]]]:
     of, here = organization.pk, f"/spend?organization={organization.pk}"
-    projects = Project.objects.of_organization(of).filter(pk__in=_keys(calls, "project_id"))
-    paying = _keys(calls, "user_id")
-    members = Membership.objects.of_organization(of).filter(user__in=paying)
-    people = dict.fromkeys(paying, "a former member") | dict(members.values_list("user_id", "user__email"))
-    changes = {
-        change.pk: f"{change.key} {change.title}"
-        for change in Change.objects.of_organization(of).filter(pk__in=_keys(calls, "change_id"))
-    }
+
+    def changes(keys: Sequence[Any]) -> Mapping[Any, str]:
+        rows = Change.objects.of_organization(of).filter(pk__in=keys).only("number", "title")
+        return {change.pk: f"{change.key} {change.title}" for change in rows}
+
+    def projects(keys: Sequence[Any]) -> Mapping[Any, str]:
+        return dict(Project.objects.of_organization(of).filter(pk__in=keys).values_list("pk", "name"))
+
+    def people(keys: Sequence[Any]) -> Mapping[Any, str]:
+        members = Membership.objects.of_organization(of).filter(user__in=keys)
+        return dict.fromkeys(keys, "a former member") | dict(members.values_list("user_id", "user__email"))
+
     return [
         ("Changes", _ranking(calls, By.CHANGE, changes, "/changes/")),
-        (
-            "Projects",
-            _ranking(
-                calls,
-                By.PROJECT,
-                dict(projects.values_list("pk", "name")),
-                f"{here}&project=",
-            ),
-        ),
+        ("Projects", _ranking(calls, By.PROJECT, projects, f"{here}&project=")),
         ("People", _ranking(calls, By.USER, people, f"{here}&user=")),
-        ("Purposes", _ranking(calls, By.PURPOSE, {})),
+        ("Purposes", _ranking(calls, By.PURPOSE, lambda _: {})),
     ]
 
 
-def _ranking(calls: QuerySet[Reservation], by: By, names: Mapping[Any, str], path: str = "") -> list[Share]:
+def _ranking(
+    calls: QuerySet[Reservation],
+    by: By,
+    names_of: Callable[[Sequence[Any]], Mapping[Any, str]],
+    path: str = "",
+) -> list[Share]:
     """The ten largest, and the rest as one."""
-    found = sorted(spend_by(calls, by).items(), key=lambda each: each[1].charged, reverse=True)
-    largest = found[0][1].charged if found else ZERO
+    found, more, rest = largest(calls, by, top=TOP)
+    names = names_of([key for key, _ in found if key is not None])
+    most = found[0][1].charged if found else ZERO
     shares = [
         Share(
             label=names.get(key, str(key or "none").replace("_", " ")),
             spend=each,
-            bar=money_bar(limit=largest, spent=each.charged, held=ZERO),
+            bar=money_bar(limit=most, spent=each.charged, held=ZERO),
             link=f"{path}{key}" if path and key in names else "",
         )
-        for (key,), each in found[:TOP]
+        for key, each in found
     ]
-    if len(found) > TOP:
-        rest = sum((each for _, each in found[TOP:]), Spend())
-        bar = money_bar(limit=largest, spent=rest.charged, held=ZERO)
-        shares.append(Share(f"{len(found) - TOP} more", rest, bar))
+    if more:
+        bar = money_bar(limit=most, spent=min(rest.charged, most), held=ZERO)
+        shares.append(Share(f"{more} more", rest, bar))
     return shares
 
 
@@ -236,7 +234,3 @@ def _labelled(organization: Organization, calls: Sequence[Reservation]) -> list[
     )
     numbers = dict(changes.values_list("pk", "number"))
     return [(call, f"CH-{numbers[call.change_id]}" if call.change_id in numbers else "") for call in calls]
-
-
-def _keys(calls: QuerySet[Reservation], name: str) -> list[Any]:
-    return list(calls.order_by().values_list(name, flat=True).distinct())
