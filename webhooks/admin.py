@@ -25,8 +25,16 @@ else:
 
 @admin.register(Endpoint)
 class Endpoints(ReadOnly):
-    exclude = ("sealed_secret", "sealed_previous", "lease_key")
-    list_display = ("url", "organization", "enabled", "off_because", "failures", "succeeded_at", "created_at")
+    exclude = ("url", "sealed_secret", "sealed_previous", "lease_key")
+    list_display = (
+        "address",
+        "organization",
+        "enabled",
+        "off_because",
+        "failures",
+        "succeeded_at",
+        "created_at",
+    )
     list_filter = ("enabled", "off_because", ("failing_since", admin.EmptyFieldListFilter))
     list_select_related = ("organization",)
     search_fields = ("url", "description", "organization__name", "organization__slug", "=id")

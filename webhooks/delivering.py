@@ -50,8 +50,8 @@ def _serve(lane: Lane) -> int:
             if not note_answer(sending, send(sending, now=timezone.now()), timezone.now()):
                 break
     except Exception:
-        # One row's fault stays its own: its lease brings it back, and the other lanes go on.
+        # One row's fault stays its own. The lane is not given back: its lease keeps it from breaking again at once.
         log.exception("a delivery broke", endpoint=str(lane.endpoint_id))
-    finally:
-        release(lane)
+        return sent
+    release(lane)
     return sent

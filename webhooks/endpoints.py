@@ -266,7 +266,7 @@ def _switched(enabled: bool, now: datetime) -> dict[str, Any]:
 def _facts(endpoint: Endpoint) -> dict[str, Any]:
     """For the audit list: no secret, and no query of the address, which may hold one."""
     return {
-        "url": endpoint.url.partition("?")[0],
+        "url": endpoint.address,
         "description": endpoint.description,
         "kinds": list(endpoint.kinds),
         "enabled": endpoint.enabled,

@@ -20,7 +20,10 @@ SINCE_CHOICES = [
     (168, "the last 7 days"),
     (720, "the last 30 days"),
 ]
-KIND_CHOICES = [(EVERYTHING, "everything, also kinds that come later"), *((kind, kind) for kind in KINDS)]
+KIND_CHOICES = [
+    (EVERYTHING, "everything, also kinds that come later"),
+    *((kind, f"{kind}: {says}") for kind, says in KINDS.items()),
+]
 
 
 class EndpointForm(forms.Form):

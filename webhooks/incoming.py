@@ -7,6 +7,7 @@ answer, 401: it helps an honest sender with a mistyped secret, and tells everybo
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -129,7 +130,7 @@ def take_once(verified: Verified, act: Callable[[], Outcome], *, now: datetime) 
         if known is None:
             raise  # another table's constraint: a fault of ours
         return _again(known, verified)
-    return Reply(outcome.code, outcome.answer)
+    return Reply(outcome.code, _ordered(outcome.answer))
 
 
 def note_refused(
@@ -149,9 +150,14 @@ def note_refused(
 
 
 def forget_old(now: datetime) -> int:
-    """Delete old lines of the logs. How many. An id may come again after that, as if it were new."""
+    """Delete old lines of the logs. How many. An id may come again after that, as if it were new.
+
+    Not so GitHub's: its messages bear no time, so a body that made a Change is remembered for ever.
+    """
     count = 0
-    old = IncomingDelivery.objects.filter(received_at__lt=now - timedelta(days=KEPT_DAYS))
+    old = IncomingDelivery.objects.filter(received_at__lt=now - timedelta(days=KEPT_DAYS)).exclude(
+        accepted=True, once_key__isnull=False, change_id__isnull=False
+    )
     while ids := list(old.values_list("pk", flat=True)[:FORGOTTEN_AT_ONCE_MAX]):
         IncomingDelivery.objects.filter(pk__in=ids).delete()
         count += len(ids)
@@ -172,7 +178,13 @@ def _again(known: IncomingDelivery, verified: Verified) -> Reply:
     if known.fingerprint != verified.message.fingerprint:
         raise DeliveryIdReused
     IncomingDelivery.objects.filter(pk=known.pk).update(repeated=F("repeated") + 1)
-    return Reply(known.code, known.answer, replayed=True)
+    return Reply(known.code, _ordered(known.answer), replayed=True)
+
+
+def _ordered(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """The same bytes each time: a database may keep the members of an object in an order of its own."""
+    ordered: dict[str, Any] = json.loads(json.dumps(answer, sort_keys=True))
+    return ordered
 
 
 def _once_key(verified: Verified) -> str | None:

@@ -83,7 +83,12 @@ class Endpoint(Sealed):
         ]
 
     def __str__(self) -> str:
-        return self.description or self.url
+        return self.description or self.address
+
+    @property
+    def address(self) -> str:
+        """Without its query, which may hold a secret of the receiver's."""
+        return self.url.partition("?")[0]
 
 
 class DeliveryState(models.TextChoices):

@@ -30,6 +30,7 @@ from webhooks.models import Delivery, DeliveryState, Endpoint, HookKind, Incomin
 FORM = require_http_methods(["GET", "HEAD", "POST"])
 DELIVERY_ROWS = 50
 RECEIVED_ROWS = 50
+SOON_SECONDS = 90
 
 
 @never_cache
@@ -118,6 +119,9 @@ def webhook_delivery(
         "payload": _indented(delivery),
         "on_its_way": bool(attempts) and attempts[-1].ended_at is None,
         "moves": delivery.state == DeliveryState.PENDING,
+        # Only then is it worth looking again by itself.
+        "soon": delivery.state == DeliveryState.PENDING
+        and delivery.not_before <= timezone.now() + timedelta(seconds=SOON_SECONDS),
     }
     return _page(request, "webhooks/delivery.html", endpoint.organization, **context)
 

@@ -20,10 +20,12 @@ from budgets.meters import MeterKind, meter_key, read_meters
 from budgets.money import Usd
 from tasks.models import Change
 from tasks.states import ChangeState
+from tasks.work import work_on
 from tenants.models import Membership, Role
 from tests.factories.tasks import make_trunk
 from tests.factories.tenants import make_member, make_organization, make_project
 from tests.factories.webhooks import GITHUB_SECRET, SECRET, make_hook
+from tests.tasks.repositories import make_repository, make_script, plan_data, says
 from tests.tasks.threads import in_threads
 from webhooks.hooks import rotate_hook
 from webhooks.incoming import (
@@ -372,6 +374,10 @@ def test_old_lines_of_the_log_are_forgotten() -> None:
     send(hook)
     assert forget_old(timezone.now()) == 0
     assert forget_old(timezone.now() + timedelta(days=31)) == 1
+    github(hook_with_repository(kind="github"), labelled())
+    assert forget_old(timezone.now() + timedelta(days=31)) == 0, (
+        "it bears no time: it must never happen again"
+    )
 
 
 @pytest.mark.django_db(transaction=True)
@@ -389,3 +395,17 @@ def test_two_at_once_do_it_once_and_are_answered_the_same() -> None:
     assert answers[0][0] == 201
     assert Change.objects.count() == 1
     assert IncomingDelivery.objects.filter(accepted=True).count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_plan_of_an_issue_without_criteria_waits_though_its_project_asks_for_no_approval() -> None:
+    project = make_project()
+    make_repository(project)
+    make_script(project.organization, says("planner", plan_data({"id": "T1"})))
+    assert not project.plan_needs_approval
+    assert github(make_hook(project, kind="github"), labelled(body="Please.")).status_code == 201
+    change = Change.objects.get()
+    work_on(change.pk)
+    change.refresh_from_db()
+    assert change.state == ChangeState.AWAITING_APPROVAL
+    assert not change.tasks.exists()
