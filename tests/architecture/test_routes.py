@@ -9,10 +9,12 @@ from functools import cache
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from tenants.models import Organization, Role
+from tenants.scope import TenantModel
 from tests.factories.budgets import make_hold, make_payers
 from tests.factories.providers import make_connector
 from tests.factories.tasks import make_candidate, make_changeset, make_preflight, make_run
@@ -185,10 +187,50 @@ def test_nobody_is_asked_to_sign_in(route: Route, client: Client, foreign: Forei
                 assert response.headers["Location"].startswith("/accounts/login/"), method
 
 
-def _ask(client: Client, method: str, path: str) -> int:
+# What a viewer may send to the own organization, and why that is right.
+VIEWERS_MAY = {
+    "organizations/<uuid:organization_id>/tokens": "a key for oneself opens nothing that its user cannot open",
+    "api/v1/organizations/<uuid:organization_id>/tokens": "the same",
+    "changes/act": "names each change on which this role may not; none is moved",
+}
+
+
+@pytest.mark.parametrize("route", routes(), ids=str)
+def test_a_viewer_moves_nothing(route: Route, foreign: Foreign) -> None:
+    """Whatever the route and the method: refused for the role, and not a row is another one afterwards."""
+    client = Client(raise_request_exception=False)
+    client.force_login(make_member(foreign.organization, Role.VIEWER))
+    path = route.path(foreign.values)
+    before = row_counts()
+    for method in METHODS[1:]:
+        if route.pattern in VIEWERS_MAY:
+            continue
+        code = _ask(client, method, path, _body(route, foreign))
+        # 404: somebody else's own (their token), or hidden from this role as such.
+        assert code in (403, 404, 405), f"{method} {route.pattern}: {code}"
+    assert row_counts() == before
+
+
+def row_counts() -> dict[str, int]:
+    """How many rows there are of every model that hangs on an organization."""
+    return {
+        model._meta.label: model._default_manager.count()
+        for model in apps.get_models()
+        if issubclass(model, TenantModel)
+    }
+
+
+def _body(route: Route, foreign: Foreign) -> dict[str, Any]:
+    """What must be right before the role is looked at."""
+    if route.pattern == "api/v1/projects":
+        return {"organization": str(foreign.organization.pk), "name": "Mine", "slug": "mine"}
+    return {"role": "admin"} if route.pattern.endswith("/members/<uuid:user_id>") else {}
+
+
+def _ask(client: Client, method: str, path: str, body: dict[str, Any] | None = None) -> int:
     ask: Callable[..., Any] = getattr(client, method)
     status: int = (
-        ask(path, content_type="application/json", data={}).status_code
+        ask(path, content_type="application/json", data=body or {}).status_code
         if method != "get"
         else ask(path).status_code
     )

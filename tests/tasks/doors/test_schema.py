@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from io import StringIO
 from typing import Any
@@ -25,6 +26,7 @@ from schemathesis.specs.openapi.checks import (
 from agents import archive
 from config.rest import ClientRate
 from tenants.models import Role, Scope
+from tests.factories.budgets import make_hold, make_payers
 from tests.factories.providers import make_connector
 from tests.factories.tasks import (
     make_candidate,
@@ -32,12 +34,14 @@ from tests.factories.tasks import (
     make_changeset,
     make_criterion,
     make_event,
+    make_preflight,
     make_receipt,
     make_run,
     make_task,
     make_trunk,
 )
 from tests.factories.tenants import make_invitation, make_member, make_organization, make_project, make_token
+from tests.factories.webhooks import make_delivery, make_endpoint, make_hook
 
 # Few in the usual suite, which must stay quick; more by TEST_SCHEMA_EXAMPLES=50 when a door is new.
 EXAMPLES = int(os.environ.get("TEST_SCHEMA_EXAMPLES", "2"))
@@ -114,6 +118,14 @@ def test_no_operation_answers_somebody_without_a_token(asgi_server: str, some_of
             _try(operation, ids=ids, headers=headers, examples=1, checks=[ignored_auth])
 
 
+@pytest.mark.slow
+def test_every_id_of_an_address_is_tried_with_a_row_that_is_there(some_of_everything: Any) -> None:
+    """A door whose rows are all unknown answers 404, and nothing behind that is ever looked at."""
+    ids, _ = some_of_everything
+    named = {name for path in _loaded()["paths"] for name in re.findall(r"{(\w+)}", path)}
+    assert named - set(ids) == set()
+
+
 def _try(
     operation: Any,
     *,
@@ -154,6 +166,7 @@ def some_of_everything(transactional_db: None) -> tuple[dict[str, str], dict[str
     make_receipt(change)
     _, plain = make_token(owner, organization, scopes=[scope.value for scope in Scope])
     spare, _ = make_token(owner, organization)
+    endpoint = make_endpoint(organization)
     patch = archive.put("patches/schema.patch", b"diff --git a/x b/x\n")
     rows = {
         "organization_id": organization,
@@ -167,8 +180,14 @@ def some_of_everything(transactional_db: None) -> tuple[dict[str, str], dict[str
         "token_id": spare,
         "invitation_id": make_invitation(organization)[0],
         "connector_id": make_connector(organization),
+        "preflight_id": make_preflight(project),
+        "webhook_id": endpoint,
+        "hook_id": make_hook(project, author=other),
+        "delivery_id": make_delivery(endpoint),
     }
-    return {name: str(row.pk) for name, row in rows.items()}, {"Authorization": f"Bearer {plain}"}
+    hold = make_hold(make_payers(organization, project_id=project.pk, change_id=change.pk))
+    ids = {name: str(row.pk) for name, row in rows.items()} | {"call_id": str(hold.reservation_id)}
+    return ids, {"Authorization": f"Bearer {plain}"}
 
 
 def _operations(schema: Any) -> Iterator[Any]:
