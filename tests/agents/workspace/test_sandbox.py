@@ -176,6 +176,23 @@ FILES = {
     "keep a set-uid file": "write('s'); os.chmod('s', 0o4755); os.chown('s', 0, 0); return 'root-owned'",
     "be root": "os.setuid(0); return os.getuid()",
     "open a file by its handle": "return call(304, -100, ctypes.create_string_buffer(24), 0)",
+    "read the kernel's core": "return open('/proc/kcore', 'rb').read(1)",
+    "learn the kernel's addresses": "return next(l for l in open('/proc/kallsyms') if not l.startswith('0000000000000000'))",
+    "preload a library everywhere": "return write('/etc/ld.so.preload', '/workspace/x.so')",
+    "read the firmware": "return os.listdir('/sys/firmware')",
+    "read the kernel's debug files": "return os.listdir('/sys/kernel/debug')",
+    "open the virtual machine device": "return os.open('/dev/kvm', os.O_RDWR)",
+    "open the file system device": "return os.open('/dev/fuse', os.O_RDWR)",
+    "open a loop device": "return os.open('/dev/loop-control', os.O_RDWR)",
+    "change the limits of the worker": "return resource.prlimit(int(HOST['worker']), resource.RLIMIT_NOFILE, (1, 1))",
+    "slow the worker down": "os.setpriority(os.PRIO_PROCESS, int(HOST['worker']), 19); return os.getpriority(os.PRIO_PROCESS, int(HOST['worker']))",
+    "pin the worker": "os.sched_setaffinity(int(HOST['worker']), [0]); return 'pinned'",
+    "see the host's sockets": "return next(l for l in open('/proc/net/unix') if 'remit-' in l)",
+    "see the host's ports": "return next(l for l in open('/proc/net/tcp') if ':%04X ' % int(HOST['port']) in l)",
+    "become another group": "os.setgid(0); return os.getgid()",
+    "join more groups": "os.setgroups([0, 4, 6]); return os.getgroups()",
+    "run a set-uid program": "import subprocess; said = subprocess.run(['su', '-c', 'id -u'], stdin=subprocess.DEVNULL, capture_output=True, timeout=4).stdout; return said if said.strip() == b'0' else no()",
+    "leave by a descriptor of the old root": "d = os.open('/', os.O_RDONLY); os.chroot('/tmp'); os.fchdir(d); return os.listdir('.')",
     "reach the container's socket": "return os.stat('/var/run/docker.sock')",
 }
 KERNEL = {
@@ -217,6 +234,32 @@ KERNEL = {
     "raise its limits": "resource.setrlimit(resource.RLIMIT_NPROC, (10**5, 10**5)); return resource.getrlimit(resource.RLIMIT_NPROC)",
     "have a capability": "status = open('/proc/self/status').read(); return 'CapEff' if 'CapEff:\\t0000000000000000' not in status else no()",
     "gain privileges later": "return 'no_new_privs off' if 'NoNewPrivs:\\t0' in open('/proc/self/status').read() else no()",
+    "signal by a descriptor": "return call(424, call(434, int(HOST['victim']), 0), 9, 0, 0)",
+    "write another process's memory": "return call(311, int(HOST['victim']), 0, 0, 0, 0, 0)",
+    "advise another process's memory": "return call(440, call(434, int(HOST['worker']), 0), 0, 0, 0, 0)",
+    "compare with the worker": "return call(312, os.getpid(), int(HOST['worker']), 0, 0, 0)",
+    "seize another process": "return call(101, 0x4206, int(HOST['victim']), 0, 0)",
+    "open ports of the machine": "return call(172, 3)",
+    "one port of the machine": "return call(173, 0x70, 1, 1)",
+    "replace the kernel from a file": "return call(320, -1, -1, 0, 0, 0)",
+    "load a module from a file": "return call(313, -1, b'', 0)",
+    "unload a module": "return call(176, b'x', 0)",
+    "account for processes": "return call(163, b'/workspace/acct')",
+    "set the time of day": "return call(164, ctypes.create_string_buffer(16), 0)",
+    "adjust the clock": "b = ctypes.create_string_buffer(208); b[0] = 1; return call(159, b)",
+    "set the domain's name": "return call(171, b'owned', 5)",
+    "hang up the terminal": "return call(153)",
+    "add a key": "return call(248, b'user', b'x', b'y', 1, -3)",
+    "ask for a key": "return call(249, b'user', b'x', 0, -3)",
+    "change a mount": "return call(442, -100, b'/', 0, ctypes.create_string_buffer(32), 32)",
+    "move a mount": "return call(429, -100, b'/tmp', -100, b'/workspace', 0)",
+    "name a file by its handle": "return call(303, -100, b'/', ctypes.create_string_buffer(8), ctypes.create_string_buffer(4), 0)",
+    "memory that only it sees": "return call(447, 0)",
+    "a file in memory": "return call(319, b'x', 0)",
+    "bind memory to a node": "return call(237, 0, 0, 0, 0, 0, 0)",
+    "migrate pages of the worker": "return call(256, int(HOST['worker']), 0, 0, 0)",
+    "x32 numbers": "return call(0x40000000 + 101, 16, int(HOST['victim']), 0, 0)",
+    "quota by a descriptor": "return call(443, 0, 0, 0, 0)",
     "kill a process outside": "os.kill(int(HOST['victim']), 9); return 'sent'",
     "kill the worker": "os.kill(int(HOST['worker']), 9); return 'sent'",
 }
@@ -230,6 +273,15 @@ NETWORK = {
     "a socket file of the host": "s = socket.socket(socket.AF_UNIX); s.connect(HOST['socket']); return 'connected'",
     "an abstract socket of the host": "s = socket.socket(socket.AF_UNIX); s.connect(chr(0) + HOST['abstract']); return 'connected'",
     "talk to the hypervisor": "return socket.socket(40, socket.SOCK_STREAM)",
+    "tunnel": "return os.open('/dev/net/tun', os.O_RDWR)",
+    "XDP": "return socket.socket(44, socket.SOCK_RAW)",
+    "the CAN bus": "return socket.socket(29, socket.SOCK_RAW, 1)",
+    "infiniband": "return socket.socket(21, socket.SOCK_SEQPACKET)",
+    "the phone": "return socket.socket(35, socket.SOCK_DGRAM)",
+    "netlink generic": "return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 16)",
+    "broadcast": "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1); return s.sendto(b'x', ('255.255.255.255', 9))",
+    "multicast": "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); return s.sendto(b'x', ('224.0.0.1', 9))",
+    "bring an interface up": "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); return fcntl.ioctl(s, 0x8914, b'lo' + bytes(14) + bytes([0x43, 0x10]) + bytes(22))",
     "raw packets": "return socket.socket(socket.AF_PACKET, socket.SOCK_RAW)",
     "raw IP": "return socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)",
     "the kernel's ciphers": "return socket.socket(38, socket.SOCK_SEQPACKET)",
@@ -238,6 +290,8 @@ NETWORK = {
     "netlink netfilter": "return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)",
 }
 ATTACKS = {**FILES, **KERNEL, **NETWORK}
+# Without a network namespace the names are seen; no socket can be made to use them (docs/sandbox.md).
+SEEN_ON_C = {"see the host's sockets", "see the host's ports"}
 
 
 @functools.cache
@@ -266,7 +320,9 @@ def test_an_attempt_to_get_out_is_held(
 ) -> None:
     if tier is C and what.startswith("kill ") and landlock_version() < 6:
         pytest.skip("Landlock keeps signals in from version 6 on")
-    assert tried(tier, tuple(host.items()))[what].startswith("held: ")
+    said = tried(tier, tuple(host.items()))[what]
+    sys.stdout.write(f"tier {tier}: {what}: {said}\n")  # shown by `pytest -rA`
+    assert said.startswith("held: ") or (tier is C and what in SEEN_ON_C), said
 
 
 def test_a_sandbox_has_exactly_its_own_environment(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
