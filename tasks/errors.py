@@ -20,7 +20,7 @@ class IllegalMove(TaskError):
     """The table in `tasks/states.py` has no such arrow."""
 
     def __init__(self, row: models.Model, to: str) -> None:
-        super().__init__(f"{_name_of(row)} cannot become {to}")
+        super().__init__(f"{_name_of(row)} and cannot become {_words(to)}")
         self.to = to
 
 
@@ -28,7 +28,7 @@ class LostRace(TaskError):
     """The row was no longer as it was read. Nothing was written."""
 
     def __init__(self, row: models.Model) -> None:
-        super().__init__(f"{_name_of(row)} was moved by somebody else")
+        super().__init__(f"{_name_of(row)}; somebody else has moved it meanwhile")
 
 
 class StillOpen(TaskError):
@@ -50,4 +50,10 @@ class NotStopped(TaskError):
 
 
 def _name_of(row: models.Model) -> str:
-    return f"{row._meta.verbose_name} {row.pk} ({getattr(row, 'state', 'without a state')})"
+    """As people know it: `CH-12/T3 is done`; what has no such name is called by its kind, never by an id."""
+    called = getattr(row, "called", "") or f"this {row._meta.verbose_name}"
+    return f"{called} is {_words(getattr(row, 'state', 'as it is'))}"
+
+
+def _words(state: str) -> str:
+    return str(state).replace("_", " ")

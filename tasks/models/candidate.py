@@ -43,6 +43,10 @@ class Candidate(TenantModel):
             models.UniqueConstraint(fields=["change", "number"], name="candidate_number_once_per_change"),
         ]
 
+    @property
+    def called(self) -> str:
+        return f"candidate {self.number} of {self.change.key}"
+
 
 class Check(TenantModel):
     """The evidence for one criterion on one Candidate, tied to its commit."""

@@ -70,6 +70,11 @@ class Change(TenantModel):
     def key(self) -> str:
         return f"CH-{self.number}"
 
+    @property
+    def called(self) -> str:
+        """What people call it in a sentence; so on every row that moves."""
+        return self.key
+
     def __str__(self) -> str:
         return f"{self.key} {self.title}"
 

@@ -81,3 +81,7 @@ class TaskRun(TenantModel):
             ),
         ]
         indexes = [models.Index(fields=["state", "lease_until"], name="run_overdue")]
+
+    @property
+    def called(self) -> str:
+        return f"attempt {self.attempt} of {self.task.called}"

@@ -81,6 +81,10 @@ class Task(TenantModel):
     def agent_id(self) -> str:
         return f"agt_{self.pk}"
 
+    @property
+    def called(self) -> str:
+        return f"{self.change.key}/{self.key}"
+
     def __str__(self) -> str:
         return f"{self.key} {self.title}"
 

@@ -9,16 +9,14 @@ from django.apps import apps
 from django.contrib import admin
 from django.test import Client
 from django.urls import reverse
-from django.utils import timezone
 
-from budgets.keys import MeterKind
-from budgets.limits import set_limit
 from budgets.money import Usd
 from tasks.models import Change, Task
 from tasks.states import ChangeState, TaskState
 from tenants.models import AuditEntry, User
 from tests.factories.tasks import make_change, make_run, make_stopped_task, make_task
 from tests.factories.tenants import make_user
+from tests.tasks.money import give_budget
 
 pytestmark = pytest.mark.django_db
 
@@ -69,7 +67,7 @@ def test_every_list_opens(client: Client) -> None:
 def test_an_operator_raises_a_budget_after_a_preview(client: Client, operator: User) -> None:
     change = make_change(state=ChangeState.BUDGET_BLOCKED, stop_limit="change_budget")
     task = make_stopped_task(change)
-    budget(change, "1", operator)
+    give_budget(change, Usd.dollars("1"))
     path = reverse("admin:tasks_change_changelist")
     body: dict[str, Any] = {"action": "raise_limit", "_selected_action": [change.pk]}
     form = client.post(path, body)
@@ -107,16 +105,3 @@ def test_staff_without_the_permission_acts_on_nothing() -> None:
         {"action": "cancel", "_selected_action": [change.pk], "key": "k", "reason": "", "cancel": "x"},
     )
     assert Change.objects.get(pk=change.pk).state == ChangeState.RUNNING
-
-
-def budget(change: Change, dollars: str, by: User) -> None:
-    set_limit(
-        organization_id=change.organization_id,
-        kind=MeterKind.CHANGE,
-        subject=str(change.pk),
-        to=Usd.dollars(dollars),
-        by=by,
-        reason="",
-        key=f"test-{change.pk}",
-        now=timezone.now(),
-    )

@@ -15,6 +15,7 @@ from tasks.states import ChangeState, TaskState
 from tenants.models import Project, Role, User
 from tests.factories.tasks import make_change, make_event, make_run, make_stopped_task, make_task, make_trunk
 from tests.factories.tenants import bearer, make_member, make_organization, make_project, make_token
+from tests.tasks.money import give_budget
 
 pytestmark = pytest.mark.django_db
 
@@ -171,7 +172,7 @@ def test_a_raise_reopens_what_the_limit_stopped_and_counts_once(
     task = make_stopped_task(
         make_change(project, state=ChangeState.BUDGET_BLOCKED, stop_limit="change_budget")
     )
-    set_budget(task.change, "1", admin)
+    give_budget(task.change, Usd.dollars("1"))
     path = f"/api/v1/changes/{task.change_id}/raises"
     preview = client.get(f"{path}/preview?meter=change&to=7.50").json()
     assert (preview["is_raise"], [each["key"] for each in preview["reopens"]]) == (True, [task.key])
@@ -192,7 +193,7 @@ def test_a_raise_reopens_what_the_limit_stopped_and_counts_once(
 def test_a_raise_that_is_none_changes_nothing(client: Client, project: Project, admin: User, to: str) -> None:
     """Row 199: equal or lower is no raise; an empty text is no amount here, null is unlimited."""
     change = make_change(project)
-    set_budget(change, "1", admin)
+    give_budget(change, Usd.dollars("1"))
     path = f"/api/v1/changes/{change.pk}/raises"
     answer = client.post(path, data={"meter": "change", "to": to}, content_type="application/json")
     assert (answer.status_code, answer.json()["field"]) == (400, "to")
@@ -203,7 +204,7 @@ def test_a_member_may_not_raise_and_an_unscoped_token_neither(
     client: Client, project: Project, admin: User
 ) -> None:
     change = make_change(project)
-    set_budget(change, "1", admin)
+    give_budget(change, Usd.dollars("1"))
     path, body = f"/api/v1/changes/{change.pk}/raises", {"meter": "change", "to": "2"}
     _, plain = make_token(admin, project.organization, scopes=["read", "changes:write"])
     refused = Client().post(path, data=body, content_type="application/json", **bearer(plain))
@@ -228,24 +229,8 @@ def test_an_act_that_does_not_fit_the_state_is_a_conflict(client: Client, projec
     change = make_change(project, state=ChangeState.PROMOTED)
     answer = client.post(f"/api/v1/changes/{change.pk}/cancel")
     assert answer.status_code == 409
+    assert answer.json()["detail"] == f"CH-{change.number} is promoted and cannot become cancelled"
     assert Change.objects.get(pk=change.pk).state == ChangeState.PROMOTED
-
-
-def set_budget(change: Change, dollars: str, by: User) -> None:
-    from django.utils import timezone
-
-    from budgets.limits import set_limit
-
-    set_limit(
-        organization_id=change.organization_id,
-        kind=MeterKind.CHANGE,
-        subject=str(change.pk),
-        to=Usd.dollars(dollars),
-        by=by,
-        reason="",
-        key=f"test-{change.pk}",
-        now=timezone.now(),
-    )
 
 
 def budget_of(change: Change) -> Any:

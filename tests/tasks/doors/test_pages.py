@@ -10,8 +10,6 @@ from django.utils import timezone
 
 from agents import archive
 from agents.workspace.git import store_for
-from budgets.keys import MeterKind
-from budgets.limits import set_limit
 from budgets.money import Usd
 from routing.words import EndReason
 from tasks.models import Change, Check, Task
@@ -35,6 +33,7 @@ from tests.factories.tasks import (
     make_trunk,
 )
 from tests.factories.tenants import make_member, make_organization, make_project
+from tests.tasks.money import give_budget
 from tests.tasks.repositories import edited, make_repository
 
 pytestmark = pytest.mark.django_db
@@ -89,7 +88,7 @@ def test_the_list_shows_state_money_and_the_exact_stop(client: Client, project: 
     change = make_change(
         project, title="Export CSV", state=ChangeState.BUDGET_BLOCKED, stop_limit="change_budget"
     )
-    budget(change, "5", admin)
+    give_budget(change, Usd.dollars("5"))
     page = read(client, "/changes?q=export&state=budget_blocked")
     assert "Export CSV" in page
     assert "change_budget" in page
@@ -222,7 +221,7 @@ def test_more_criteria_adds_rows_and_hands_nothing_over(client: Client, project:
 def test_a_raise_previews_and_then_reopens(client: Client, project: Project, admin: User) -> None:
     change = make_change(project, state=ChangeState.BUDGET_BLOCKED, stop_limit="change_budget")
     task = make_stopped_task(change)
-    budget(change, "1", admin)
+    give_budget(change, Usd.dollars("1"))
     path = f"/changes/{change.pk}/raise"
     key = client.get(path).context["form"].initial["key"]
     body = {"meter": "change", "to": "3", "reason": "worth it", "key": key}
@@ -237,7 +236,7 @@ def test_a_raise_previews_and_then_reopens(client: Client, project: Project, adm
 
 def test_a_raise_that_is_none_says_so_beside_its_field(client: Client, project: Project, admin: User) -> None:
     change = make_change(project)
-    budget(change, "1", admin)
+    give_budget(change, Usd.dollars("1"))
     body = {"meter": "change", "to": "-3", "reason": "", "key": "k", "raise": ""}
     answer = client.post(f"/changes/{change.pk}/raise", body)
     assert answer.status_code == 400
@@ -367,16 +366,3 @@ def test_query_counts_do_not_grow_with_rows(
         read(client, "/changes")
     with django_assert_max_num_queries(24):
         read(client, f"/changes/{big.pk}")
-
-
-def budget(change: Change, dollars: str, by: User) -> None:
-    set_limit(
-        organization_id=change.organization_id,
-        kind=MeterKind.CHANGE,
-        subject=str(change.pk),
-        to=Usd.dollars(dollars),
-        by=by,
-        reason="",
-        key=f"test-{change.pk}",
-        now=timezone.now(),
-    )
