@@ -7,6 +7,7 @@ from django.utils import timezone
 
 from budgets.audit import audit_ledger
 from budgets.limits import return_expired
+from budgets.meters import follow_defaults
 from budgets.model_tasks import abandon_old
 from budgets.reservations import reap, thresholds
 from budgets.thresholds import note_missed_crossings
@@ -14,11 +15,12 @@ from budgets.thresholds import note_missed_crossings
 
 @shared_task(name="budgets.reap", acks_late=True, ignore_result=True)
 def sweep() -> None:
-    """Lapsed holds become unknown charges; raises whose time is over return; missed thresholds are written."""
+    """Lapsed holds become unknown; expired raises return; changed settings hold; missed thresholds are written."""
     now = timezone.now()
     reap(now)
     abandon_old(now)
     return_expired(now)
+    follow_defaults(now)
     note_missed_crossings(now, thresholds())
 
 

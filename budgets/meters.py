@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Exists, OuterRef
 
 from budgets.decisions import Amount, MeterReading, Refusal, period_of, why_refused
 from budgets.keys import PLATFORM_SUBJECT, MeterKey, MeterKind
@@ -21,11 +23,20 @@ __all__ = [
     "daily_meter",
     "effective_limits",
     "ensure_meters",
+    "follow_defaults",
     "meter_key",
     "payer_meters",
     "read_meters",
     "refusals",
 ]
+
+# Whose limit is the deployment's until somebody sets another.
+_DEFAULTED = (
+    MeterKind.ORGANIZATION,
+    MeterKind.DAILY_CALLS,
+    MeterKind.CLASSIFIER_CALLS,
+    MeterKind.EMBEDDINGS,
+)
 
 
 def payer_meters(
@@ -114,6 +125,36 @@ def ensure_meters(keys: Sequence[MeterKey]) -> None:
         Meter.objects.bulk_create(
             [_row(key, _starting(key, locked.get(key.rule_name))) for key in ordered], ignore_conflicts=True
         )
+
+
+def follow_defaults(now: datetime) -> int:
+    """Let the open meters without a rule have the deployment's limits of now; how many changed.
+
+    A setting that the operator changed holds with the next sweep, not with the next month. Each row is
+    compared with what was read, so a limit that a person sets at this moment stands.
+    """
+    ruled = LimitRule.objects.filter(
+        organization=OuterRef("organization"), kind=OuterRef("kind"), subject=OuterRef("subject")
+    )
+    count = 0
+    for kind in _DEFAULTED:
+        period = period_of(kind, now)
+        for meter in Meter.objects.filter(~Exists(ruled), kind=kind, period=period):
+            start = _starting(meter.key, None)
+            before = {"limit_usd": meter.limit_usd, "limit_calls": meter.limit_calls}
+            after = {"limit_usd": start.limit_usd, "limit_calls": start.limit_calls}
+            if before != after:
+                as_read = Meter.objects.filter(~Exists(ruled), pk=meter.pk, **_or_null(before))
+                count += as_read.update(**after)
+    return count
+
+
+def _or_null(values: dict[str, Any]) -> dict[str, Any]:
+    """Equal to each of these, also where it is null."""
+    return {
+        (name if value is not None else f"{name}__isnull"): (value if value is not None else True)
+        for name, value in values.items()
+    }
 
 
 def _starting(key: MeterKey, rule: LimitRule | None) -> MeterReading:

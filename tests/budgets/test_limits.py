@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from uuid import uuid4
@@ -16,7 +17,7 @@ from budgets.decisions import Amount, Unit
 from budgets.errors import KeyReused
 from budgets.keys import MeterKey, MeterKind
 from budgets.limits import AlreadyDone, Unchanged, is_raise, limit_of, read_limit, return_expired
-from budgets.meters import at_period, read_meters, refusals
+from budgets.meters import at_period, follow_defaults, read_meters, refusals
 from budgets.models import LimitChange, LimitRule, Meter
 from budgets.money import Usd
 from budgets.reservations import settle
@@ -327,3 +328,25 @@ def test_an_operator_limits_the_whole_deployment_by_a_command() -> None:
     assert limit_of(
         organization_id=None, kind=MeterKind.PLATFORM, subject="platform", now=timezone.now()
     ) == Usd(500_000_000)
+
+
+def test_a_changed_setting_holds_with_the_next_sweep_where_nobody_set_a_limit(
+    with_plane: Callable[..., object],
+) -> None:
+    """Row 141: the deployment's limit is what an organization has until an owner sets another."""
+    own, ruled = make_payers(), make_payers()
+    for payers in (own, ruled):
+        make_hold(payers)
+    limit(next(key for key in ruled if key.kind is MeterKind.ORGANIZATION), Usd.dollars("7"))
+    with_plane(monthly_limit=Usd.dollars("25"), calls_per_day_max=5)
+    assert follow_defaults(NOON) > 0
+    assert follow_defaults(NOON) == 0
+
+    def limits_of(payers: tuple[MeterKey, ...]) -> dict[str, object]:
+        readings = read_meters([key for key in payers if key.organization_id])
+        return {str(one.key.kind): one.limit_usd or one.limit_calls for one in readings}
+
+    assert limits_of(own)["organization"] == Usd.dollars("25")
+    assert limits_of(own)["daily_calls"] == 5
+    assert limits_of(ruled)["organization"] == Usd.dollars("7")
+    assert list(find_problems(NOON)) == []
