@@ -172,6 +172,7 @@ def test_what_agents_may_publish_is_set_on_the_page_and_audited(house: House) ->
         "name": house.project.name,
         "connector": "main",
         "promotion": "person",
+        "allow_opus": "on",
         "publish_file_kib_max": "64",
         "publish_secret_patterns": "an ACME key: ACME:[A-Z0-9]{8}\r\n\r\n",
         "publish_secret_exceptions": "tests/fixtures/*",
