@@ -18,6 +18,7 @@ from agents.workspace.lockfiles import why_not_prepared
 from agents.workspace.sandbox import probe
 
 CHECK_SECONDS_MAX = 600
+TOTAL_SECONDS_MAX = 3_600  # of all checks of one preflight: others wait for the same worker
 NOT_FOUND_CODE = 127
 MISSING_MAX = 20  # of one check: what its output says it did not find
 # How Python and Node say that a package is not there.
@@ -112,7 +113,12 @@ def preflight(
         except NoSandbox as error:
             found.problems.append(str(error))
     _look_at_dependencies(store, commit, found)
-    for command in commands:
+    started = time.monotonic()
+    for done, command in enumerate(commands):
+        if time.monotonic() - started >= TOTAL_SECONDS_MAX:
+            left = len(commands) - done
+            found.problems.append(f"{left} commands were not run: {TOTAL_SECONDS_MAX} seconds are over")
+            break
         try:
             argv = shlex.split(command) if isinstance(command, str) else list(command)
             tell(f"running {shlex.join(argv)}", found.so_far())

@@ -176,6 +176,16 @@ def test_a_preflight_says_what_runs_and_what_is_missing(store: Store, main: str)
 
 
 @pytest.mark.bwrap
+def test_a_preflight_does_not_keep_its_worker_for_ever(
+    store: Store, main: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agents.workspace.preflight.TOTAL_SECONDS_MAX", 0)
+    found = preflight(store, main, ["ls", "ls src"])
+    assert found.checks == ()
+    assert found.problems == ("2 commands were not run: 0 seconds are over",)
+
+
+@pytest.mark.bwrap
 def test_python_is_found_where_the_machine_has_none_of_its_own(tmp_path: Path) -> None:
     """The worker's own interpreter is then mounted where it lies, though only root may reach it there."""
     tools = toolchain(("/nowhere",))

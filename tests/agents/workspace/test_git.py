@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -199,6 +201,59 @@ def test_locks_of_a_killed_process_do_not_block(store: Store, main: str, left: s
     store.drop_ref("promotions", "p1")
     store.maintain()
     assert store.commit_of_main() == one
+
+
+KILLED = 12  # times
+
+
+@pytest.mark.slow
+def test_a_writer_killed_at_any_moment_blocks_nobody_and_loses_nothing(store: Store, main: str) -> None:
+    """kill -9 in the middle of commits, refs, promotions and maintenance: the kernel frees the project's lock."""
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[2])\n"
+        "import django; from django.conf import settings; settings.configure()\n"
+        "from pathlib import Path\n"
+        "from agents.workspace.git import Store\n"
+        "from agents.errors import LostRef\n"
+        "from tests.agents.workspace.helpers import commit_files\n"
+        "store = Store(Path(sys.argv[1])); print('up', flush=True)\n"
+        "for number in range(1_000_000):\n"
+        "    old = store.commit_of_main()\n"
+        "    files = {b'f%d' % (number % 9): b'%d' % number}\n"
+        "    new = commit_files(store, files, on=old, at=store.commit_time(old) + 1)\n"
+        "    store.keep_ref('changesets', new, new)\n"
+        "    store.promote(new, old, new)\n"
+        "    if number % 5 == 4: store.maintain()\n"
+    )
+    for round_ in range(KILLED):
+        command = [sys.executable, "-c", script, str(store.directory), str(Path(__file__).parents[3])]
+        worker = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == b"up\n"
+        time.sleep(0.05 + 0.06 * round_)  # another moment each time; what matters is that it is in the middle
+        worker.kill()
+        worker.wait()
+        worker.stdout.close()
+        old = store.commit_of_main()
+        assert old is not None
+        mine = commit_files(store, {b"mine": b"%d" % round_}, on=old, at=store.commit_time(old) + 1)
+        began = time.monotonic()
+        while True:
+            try:
+                store.promote(mine, old, mine)
+                break
+            except LostRef:  # its last git lived a moment longer, and held the lock
+                old = store.commit_of_main()
+                assert old is not None
+                mine = commit_files(store, {b"mine": b"%d" % round_}, on=old, at=store.commit_time(old) + 1)
+        assert time.monotonic() - began < 20
+        assert store.commit_of_main() == mine
+    store.maintain()
+    said = store.git("fsck", "--connectivity-only", "--no-dangling").out
+    assert b"missing" not in said
+    refs = store.git("for-each-ref", "--format=%(objectname)", "refs/changesets").out.split()
+    assert len(refs) > KILLED
+    assert all(store.find(ref.decode()) for ref in refs)
 
 
 def test_maintenance_keeps_every_referenced_object(store: Store, main: str) -> None:
