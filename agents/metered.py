@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from django.db import DatabaseError
 
@@ -13,6 +15,7 @@ from agents.errors import CallFailed, StopRun
 from agents.models import CallState, ModelCall
 from agents.spec import HELD, Payers, Supervisor
 from agents.tab import Tab
+from budgets import rows
 from budgets.decisions import Amount
 from budgets.errors import KeyReused, LedgerError
 from budgets.meters import at_period
@@ -41,6 +44,7 @@ END_OF_KIND = {
 }
 # A timeout has used the time of its question already; the next attempt asks again (rows 57, 112).
 ASKED_AGAIN = frozenset({"transient", "rate_limited"})
+_ALWAYS_CLOSED = ("state", "ended_at", "usage", "cost", "rates")
 _FIXED_NOTES = {SpendLimited: "provider_spend_limit", DeadlineExceeded: "deadline_exceeded"}  # rows 114, 118
 
 
@@ -78,12 +82,11 @@ def call_once(
         gateway.check(request)
     except RequestRefused as refused:
         raise CallFailed(EndReason.BAD_REQUEST, str(refused), again=False) from refused
-    key = f"{payers.key}:{tab.calls + 1}"
+    call = _call(f"{payers.key}:{tab.calls + 1}", amount, request, payers, clock)
     lease_seconds = math.ceil(seconds_max) + HOLD_GRACE_SECONDS
-    held = _hold(key, amount, request, payers, clock=clock, lease_seconds=lease_seconds)
+    held = _hold(call, amount, request, payers, clock=clock, lease_seconds=lease_seconds)
     sent = False
     try:
-        call = _opened(key, amount, request, payers, clock)
         tab.calls += 1
         sent = True
         reply = gateway.send(request, seconds_max=seconds_max)
@@ -94,24 +97,34 @@ def call_once(
         _interrupted(held, sent=sent)
         raise
     priced = _priced(reply.usage, reply.model, request.model, clock)
-    _settle(held, reply.usage, priced)
+    closed = _closing(
+        call, CallState.ANSWERED, reply.usage, priced, clock, stop=str(reply.stop), **_ids_of(reply)
+    )
+    _settle(held, reply.usage, priced, closed)
     tab.book(priced.cost if priced else None, at_worst=amount.usd)
-    _closed(call, CallState.ANSWERED, reply.usage, priced, clock, stop=str(reply.stop), **_ids_of(reply))
     return Answered(reply=reply, cost=priced.cost if priced else None)
 
 
 def _hold(
-    key: str, amount: Amount, request: ModelRequest, payers: Payers, *, clock: Clock, lease_seconds: int
+    call: ModelCall,
+    amount: Amount,
+    request: ModelRequest,
+    payers: Payers,
+    *,
+    clock: Clock,
+    lease_seconds: int,
 ) -> Held:
+    """On every meter, and the row of the call with it."""
     try:
         held = reserve(
-            key=key,
+            key=call.key,
             # A run may outlive a day or a month: each call is held in the period in which it is made.
             meters=at_period(payers.meters, now=clock.now()),
             amount=amount,
             context=_context(request, payers),
             owner=payers.key,
             lease_seconds=lease_seconds,
+            beside=partial(rows.insert, call),
         )
     except KeyReused as error:
         raise _made_before() from error
@@ -148,8 +161,8 @@ def _context(request: ModelRequest, payers: Payers) -> CallContext:
     )
 
 
-def _opened(key: str, amount: Amount, request: ModelRequest, payers: Payers, clock: Clock) -> ModelCall:
-    call: ModelCall = ModelCall.objects.create(
+def _call(key: str, amount: Amount, request: ModelRequest, payers: Payers, clock: Clock) -> ModelCall:
+    return ModelCall(
         organization_id=payers.organization_id,
         project_id=payers.project_id,
         change_id=payers.change_id,
@@ -163,7 +176,6 @@ def _opened(key: str, amount: Amount, request: ModelRequest, payers: Payers, clo
         held=amount.usd,
         started_at=clock.now(),
     )
-    return call
 
 
 def _priced(usage: Usage | None, answered_by: str, asked_for: str, clock: Clock) -> Priced | None:
@@ -174,13 +186,14 @@ def _priced(usage: Usage | None, answered_by: str, asked_for: str, clock: Clock)
     return cost_of(usage, answered_by, today) or cost_of(usage, asked_for, today)
 
 
-def _settle(held: Held, usage: Usage | None, priced: Priced | None) -> None:
+def _settle(held: Held, usage: Usage | None, priced: Priced | None, closed: Callable[[], None]) -> None:
     """To the exact cost; without one, the ledger keeps the worst case and whatever usage there is."""
     settle(
         held.reservation_id,
         cost=priced.cost if priced else None,
         usage=usage,
         rates=priced.rates if priced else None,
+        beside=closed,
     )
 
 
@@ -188,18 +201,9 @@ def _failed(
     error: ProviderError, priced: Priced | None, *, held: Held, call: ModelCall, tab: Tab, clock: Clock
 ) -> CallFailed:
     """Ends the hold by what the error says of the bill (rows 123, 134), and names the end of the run."""
-    cost: Usd | None = None
-    if error.usage is not None:
-        _settle(held, error.usage, priced)
-        cost = priced.cost if priced else None
-        tab.book(cost, at_worst=call.held)
-    elif error.may_be_billed:
-        keep(held.reservation_id, reason=error.kind)
-        tab.book(None, at_worst=call.held)
-    else:
-        refund(held.reservation_id, reason=error.kind)
-        cost = ZERO
-    _closed(
+    refunded = error.usage is None and not error.may_be_billed
+    cost = ZERO if refunded else priced.cost if priced else None
+    closed = _closing(
         call,
         CallState.FAILED,
         error.usage,
@@ -210,6 +214,14 @@ def _failed(
         status=error.status,
         request_id=error.request_id,
     )
+    if error.usage is not None:
+        _settle(held, error.usage, priced, closed)
+    elif refunded:
+        refund(held.reservation_id, reason=error.kind, beside=closed)
+    else:
+        keep(held.reservation_id, reason=error.kind, beside=closed)
+    if not refunded:
+        tab.book(cost, at_worst=call.held)
     return end_of(error)
 
 
@@ -241,14 +253,15 @@ def _interrupted(held: Held, *, sent: bool) -> None:
             refund(held.reservation_id, reason="not_sent")
 
 
-def _closed(
+def _closing(
     call: ModelCall,
     state: CallState,
     usage: Usage | None,
     priced: Priced | None,
     clock: Clock,
     **columns: object,
-) -> None:
+) -> Callable[[], None]:
+    """The end of the call's row, to be written with the end of its hold."""
     call.state = state
     call.ended_at = clock.now()
     call.usage = usage_data(usage) if usage else None
@@ -256,7 +269,7 @@ def _closed(
     call.rates = priced.rates if priced else None
     for name, value in columns.items():
         setattr(call, name, value)
-    call.save()
+    return partial(rows.update, call, (*_ALWAYS_CLOSED, *(name for name in columns if name != "cost")))
 
 
 def _ids_of(reply: ModelReply) -> dict[str, str]:

@@ -26,7 +26,17 @@ from budgets.errors import ClosedDifferently, KeyReused, NoSuchReservation
 from budgets.keys import MeterKey
 from budgets.ledger import postgres, sqlite
 from budgets.ledger.guard import outside_transactions
-from budgets.ledger.words import THRESHOLDS_PERCENT, CallContext, CloseRow, Closing, HoldRow, Ledger, Wanted
+from budgets.ledger.words import (
+    THRESHOLDS_PERCENT,
+    Beside,
+    CallContext,
+    CloseRow,
+    Closing,
+    HoldRow,
+    Ledger,
+    Wanted,
+    nothing,
+)
 from budgets.meters import ensure_meters
 from budgets.models import Entry, Reservation
 from budgets.money import Usd
@@ -122,12 +132,13 @@ def reserve(
     context: CallContext,
     owner: str,
     lease_seconds: int,
+    beside: Beside = nothing,
 ) -> Held | Refused | AlreadyHeld:
     """Hold `amount` on all meters or on none; committed when this returns (rows 143, 146).
 
     `key` names one physical call for ever. The lease must outlive the call's own timeout. Raises
     `KeyReused` for a key of another request. Must not run inside a transaction: the hold has to be
-    committed before the call leaves.
+    committed before the call leaves. `beside` writes the caller's own row with the hold.
     """
     outside_transactions()
     names = _checked_names(meters, context)
@@ -144,7 +155,7 @@ def reserve(
         lease_seconds=lease_seconds,
         context=context,
     )
-    row = _hold(wanted, meters)
+    row = _hold(wanted, meters, beside)
     if row.result == "refused":
         refusals = why_refused(row.refusing, amount)
         assert refusals, "the database and the rule disagree about room"
@@ -165,6 +176,7 @@ def settle(
     usage: Usage | None,
     rates: Mapping[str, Any] | None,
     actor: str = "settle",
+    beside: Beside = nothing,
 ) -> Closed:
     """Charge every meter the exact cost (row 144). The call's slot on the daily counters is never given back.
 
@@ -185,7 +197,8 @@ def settle(
             rates=rates,
             reason=problem,
             thresholds=thresholds(),
-        )
+        ),
+        beside,
     )
 
 
@@ -196,17 +209,18 @@ def late(
     return settle(reservation_id, cost=cost, usage=usage, rates=rates, actor="late")
 
 
-def refund(reservation_id: int, *, reason: str, actor: str = "refund") -> Closed:
+def refund(reservation_id: int, *, reason: str, actor: str = "refund", beside: Beside = nothing) -> Closed:
     """Give everything back: only when no byte left, or the answer says for sure that nothing was billed (row 123)."""
-    return _close(Closing(reservation_id=reservation_id, to="refunded", actor=actor, reason=reason))
+    return _close(Closing(reservation_id=reservation_id, to="refunded", actor=actor, reason=reason), beside)
 
 
-def keep(reservation_id: int, *, reason: str, actor: str = "keep") -> Closed:
+def keep(reservation_id: int, *, reason: str, actor: str = "keep", beside: Beside = nothing) -> Closed:
     """The call may have been billed and nobody knows: charge the worst case, as unknown."""
     return _close(
         Closing(
             reservation_id=reservation_id, to="unknown", actor=actor, reason=reason, thresholds=thresholds()
-        )
+        ),
+        beside,
     )
 
 
@@ -287,27 +301,27 @@ def _fingerprint(meters: Sequence[MeterKey], amount: Amount, context: CallContex
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
-def _hold(wanted: Wanted, meters: Sequence[MeterKey]) -> HoldRow:
+def _hold(wanted: Wanted, meters: Sequence[MeterKey], beside: Beside) -> HoldRow:
     ledger = _ledger()
-    row = _hold_once(wanted)
+    row = _hold_once(wanted, beside)
     if row.result == "missing":
         ensure_meters(meters)  # in its own transaction: a hold that made rows would deadlock with another
-        row = ledger.hold(wanted)
+        row = ledger.hold(wanted, beside)
     assert row.result != "missing", f"no rows for {wanted.names}"
     return row
 
 
-def _hold_once(wanted: Wanted) -> HoldRow:
+def _hold_once(wanted: Wanted, beside: Beside) -> HoldRow:
     try:
-        return _ledger().hold(wanted)
+        return _ledger().hold(wanted, beside)
     except IntegrityError:
         # The same key at the same moment over other meters: now its row can be seen.
-        return _ledger().hold(wanted)
+        return _ledger().hold(wanted, beside)
 
 
-def _close(closing: Closing) -> Closed:
+def _close(closing: Closing, beside: Beside = nothing) -> Closed:
     outside_transactions()
-    row = _ledger().close(closing)
+    row = _ledger().close(closing, beside)
     if row.result == "missing":
         raise NoSuchReservation(closing.reservation_id)
     if row.result == "conflict":

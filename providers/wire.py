@@ -62,6 +62,8 @@ class HttpGateway(ABC):
         self._account = account
         self._url = (account.base_url or self.default_url).rstrip("/")
         self._transport: Transport | None = None
+        # The request that was found right last: who asks first whether it fits need not wait for it twice.
+        self._checked: ModelRequest | None = None
         self._opened_by = 0
         self._lock = threading.Lock()
 
@@ -84,9 +86,12 @@ class HttpGateway(ABC):
         check_option(request, self.wire)
         if self._account.options.foreign_history == "reject":
             self._check_own_history(request)
+        self._checked = request
 
     def send(self, request: ModelRequest, *, seconds_max: float) -> ModelReply:
-        self.check(request)
+        if self._checked is not request:
+            self.check(request)
+        self._checked = None
         stream = self._streams(request)
         path, body = self.ask(request, stream=stream)
         with self._open().post(

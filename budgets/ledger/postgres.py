@@ -11,7 +11,7 @@ from django.db import connection
 
 from budgets.decisions import MeterReading
 from budgets.keys import MeterKey, MeterKind
-from budgets.ledger.words import CloseRow, Closing, HoldRow, Wanted
+from budgets.ledger.words import Beside, CloseRow, Closing, HoldRow, Wanted, nothing
 from budgets.money import Usd
 
 _RESERVE = """
@@ -25,8 +25,8 @@ SELECT result, state, usd, overrun, meters, crossed
 """
 
 
-def hold(wanted: Wanted) -> HoldRow:
-    """Hold on every meter or on none."""
+def hold(wanted: Wanted, beside: Beside = nothing) -> HoldRow:
+    """Hold on every meter or on none. What is written beside comes after it: no meter is locked for so long."""
     context = wanted.context
     row = _one(
         _RESERVE,
@@ -52,6 +52,8 @@ def hold(wanted: Wanted) -> HoldRow:
         ],
     )
     result, reservation_id, state, lease_until, lapsed, refusing = row
+    if result == "ok":
+        _write_beside(reservation_id, beside)
     return HoldRow(
         result=result,
         reservation_id=reservation_id,
@@ -62,7 +64,7 @@ def hold(wanted: Wanted) -> HoldRow:
     )
 
 
-def close(closing: Closing) -> CloseRow:
+def close(closing: Closing, beside: Beside = nothing) -> CloseRow:
     """End a reservation, whichever way."""
     row = _one(
         _CLOSE,
@@ -81,6 +83,8 @@ def close(closing: Closing) -> CloseRow:
         ],
     )
     result, state, usd, overrun, meters, crossed = row
+    if result not in ("missing", "conflict"):
+        beside()
     return CloseRow(
         result=result,
         state=state or "",
@@ -98,6 +102,15 @@ def reap_one(now: datetime, *, actor: str) -> int | None:
     """
     reaped: int | None = _one("SELECT budgets_reap_one(%s::timestamptz, %s)", [now, actor])[0]
     return reaped
+
+
+def _write_beside(reservation_id: int, beside: Beside) -> None:
+    """Without it the caller sends nothing, so nothing stays held."""
+    try:
+        beside()
+    except BaseException:
+        close(Closing(reservation_id=reservation_id, to="refunded", actor="refund", reason="not_sent"))
+        raise
 
 
 def _one(sql: str, params: list[Any]) -> tuple[Any, ...]:

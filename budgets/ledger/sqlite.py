@@ -18,7 +18,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from budgets.decisions import refuses, thresholds_passed
-from budgets.ledger.words import CloseRow, Closing, HoldRow, Wanted
+from budgets.ledger.words import Beside, CloseRow, Closing, HoldRow, Wanted, nothing
 from budgets.models import Meter
 
 _KNOWN = "SELECT id, state, fingerprint, lease_until FROM budgets_reservation WHERE key = %s"
@@ -107,8 +107,8 @@ class _Open:
         return self.usd or 0, self.tokens or 0, self.calls or 0
 
 
-def hold(wanted: Wanted) -> HoldRow:
-    """Hold on every meter or on none."""
+def hold(wanted: Wanted, beside: Beside = nothing) -> HoldRow:
+    """Hold on every meter or on none. What is written beside is there when the hold is, after one commit."""
     with transaction.atomic(), connection.cursor() as cursor:
         now = timezone.now()
         cursor.execute(_KNOWN, [wanted.key])
@@ -123,13 +123,18 @@ def hold(wanted: Wanted) -> HoldRow:
         if refusing:
             rows = Meter.objects.filter(pk__in=refusing).order_by("pk")
             return HoldRow(result="refused", refusing=tuple(meter.reading() for meter in rows))
-        return _write_hold(cursor, wanted, [row[0] for row in meters], now)
+        held = _write_hold(cursor, wanted, [row[0] for row in meters], now)
+        beside()
+        return held
 
 
-def close(closing: Closing) -> CloseRow:
+def close(closing: Closing, beside: Beside = nothing) -> CloseRow:
     """End a reservation, whichever way."""
     with transaction.atomic(), connection.cursor() as cursor:
-        return _close(cursor, closing)
+        closed = _close(cursor, closing)
+        if closed.result not in ("missing", "conflict"):
+            beside()
+        return closed
 
 
 def reap_one(now: datetime, *, actor: str) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -89,11 +89,19 @@ class CloseRow:
     crossed: tuple[int, ...] = ()  # meters that passed a soft threshold by this
 
 
+# What its caller writes with a step: in the same transaction where the ledger is one, right after it elsewhere.
+Beside = Callable[[], None]
+
+
+def nothing() -> None:
+    """Nothing is written beside."""
+
+
 class Ledger(Protocol):
     """A module that keeps the books in one sort of database."""
 
-    def hold(self, wanted: Wanted) -> HoldRow: ...
+    def hold(self, wanted: Wanted, beside: Beside) -> HoldRow: ...
 
-    def close(self, closing: Closing) -> CloseRow: ...
+    def close(self, closing: Closing, beside: Beside) -> CloseRow: ...
 
     def reap_one(self, now: datetime, *, actor: str) -> int | None: ...
