@@ -294,6 +294,14 @@ def test_a_rotated_secret_is_taken_beside_the_old_one_for_a_day() -> None:
     assert send(hook, message_id="b", secret=secret).status_code == 201
 
 
+def test_a_leaked_secret_ends_at_once_when_it_is_rotated_twice() -> None:
+    hook = hook_with_repository()
+    admin = make_member(hook.project.organization, Role.ADMIN)
+    for _ in range(2):
+        hook, _ = rotate_hook(hook, by=admin, now=timezone.now())
+    assert send(hook, secret=SECRET).status_code == 401
+
+
 def test_an_issue_that_gets_the_label_becomes_a_change() -> None:
     hook = hook_with_repository(kind="github")
     answer = github(hook, labelled())
