@@ -13,7 +13,7 @@ from budgets.audit import find_problems
 from budgets.decisions import Amount
 from budgets.errors import ClosedDifferently, KeyReused, NoSuchReservation
 from budgets.keys import MeterKey, MeterKind
-from budgets.meters import at_period, daily_meter, payer_meters, read_meters, refusals
+from budgets.meters import at_period, daily_meter, ensure_meters, payer_meters, read_meters, refusals
 from budgets.models import Entry, LimitRule, Meter, Reservation
 from budgets.money import Usd
 from budgets.prices import cost_of
@@ -289,6 +289,17 @@ def test_a_charge_above_the_hold_is_booked_and_the_next_hold_refused() -> None:
     assert isinstance(refused, Refused)
     assert not refused.waits
     assert not list(find_problems(timezone.now())), "an overrun explains a meter above its limit"
+
+
+@pytest.mark.parametrize("limits", [{"limit_usd": Usd(0)}, {"limit_tokens": 0}, {"limit_calls": 0}])
+def test_a_limit_of_nothing_stops_a_call_that_costs_nothing_too(limits: dict[str, object]) -> None:
+    """Row 22: 0 means none, in the database's own rule as in the pure one."""
+    meters = make_payers()
+    ensure_meters(meters)
+    Meter.objects.filter(name=of(meters, MeterKind.PROJECT).name).update(**limits)
+    refused = ask(meters, 0, amount=Amount(Usd(0), 0, 0))
+    assert isinstance(refused, Refused), refused
+    assert [one.kind for one in refused.refusals] == [MeterKind.PROJECT]
 
 
 def test_the_sweep_turns_a_lapsed_hold_into_an_unknown_charge_never_into_a_refund() -> None:
