@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from tasks.api import limits, preflights, streams, views
+from tasks.api import limits, preflights, records, streams, views
 
 urlpatterns = [
     path("projects/<uuid:project_id>/changes", views.ProjectChanges.as_view()),
@@ -41,6 +41,8 @@ urlpatterns = [
     path("tasks/<uuid:task_id>/send-back", views.TaskComment.as_view()),
     path("runs/<uuid:run_id>", views.RunDetail.as_view()),
     path("runs/<uuid:run_id>/stop", views.RunStop.as_view()),
+    path("runs/<uuid:run_id>/log", records.RunLog.as_view()),
+    path("runs/<uuid:run_id>/packet", records.RunPacket.as_view()),
     path("runs/<uuid:run_id>/changeset", views.RunChangeSet.as_view()),
     path("changesets/<uuid:changeset_id>/patch", views.ChangeSetPatch.as_view()),
 ]

@@ -89,7 +89,7 @@ KIND_OF_STOP = {MAX_ATTEMPTS_PER_TIER: "replan", STOPPED_BY_PERSON: "stopped"}
 @login_required
 def inbox(request: HttpRequest) -> HttpResponse:
     changes = list(
-        reads.listed_changes(request.user).filter(state__in=WAITING).order_by("updated_at")[:ROWS_MAX]
+        reads.plain_changes(request.user).filter(state__in=WAITING).order_by("updated_at")[:ROWS_MAX]
     )
     stopped = _stopped_tasks(request.user, changes)
     waiting = sorted(
@@ -104,7 +104,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
     )
     months = _months(request)
     planning = list(
-        reads.listed_changes(request.user).filter(state__in=(ChangeState.PLANNING, ChangeState.COMPOSING))[
+        reads.plain_changes(request.user).filter(state__in=(ChangeState.PLANNING, ChangeState.COMPOSING))[
             :ROWS_MAX
         ]
     )
@@ -155,7 +155,7 @@ def _warnings(request: HttpRequest) -> list[Warned]:
 
     An admin sees all; everybody else what their own Changes, their projects and their month have passed.
     """
-    live = reads.listed_changes(request.user).exclude(state__in=ENDED_CHANGES)
+    live = reads.plain_changes(request.user).exclude(state__in=ENDED_CHANGES)
     changes = {str(change.pk): change for change in live[:CHANGES_WATCHED_MAX]}
     crossings = ThresholdCrossing.objects.visible_to(request.user)
     found = open_crossings(crossings, changes=changes, now=timezone.now())

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from agents import archive
 from budgets.keys import MeterKind
 from budgets.limits import limit_of
 from budgets.money import Usd
@@ -242,3 +243,23 @@ def budget_of(change: Change) -> Any:
         subject=str(change.pk),
         now=timezone.now(),
     )
+
+
+def test_what_an_attempt_was_told_and_did_is_there_for_a_token(client: Client, project: Project) -> None:
+    """The packet and the log, as their pages show them; 404 as long as nothing is kept."""
+    run = make_run(make_task(make_change(project)))
+    assert client.get(f"/api/v1/runs/{run.pk}/log").status_code == 404
+    assert client.get(f"/api/v1/runs/{run.pk}/packet").status_code == 404
+    rows = b'[{"position": 1, "tool": "read_file"}]'
+    run.tool_log_key = archive.put("logs/of-a-test.json", rows)
+    run.packet_key = archive.put_by_hash("packets", b'{"version": 1}', ".json")
+    run.save()
+    log = client.get(f"/api/v1/runs/{run.pk}/log")
+    assert (log.json(), log.headers["Content-Type"]) == (
+        [{"position": 1, "tool": "read_file"}],
+        "application/json",
+    )
+    packet = client.get(f"/api/v1/runs/{run.pk}/packet")
+    assert packet.json() == {"version": 1}
+    again = client.get(f"/api/v1/runs/{run.pk}/packet", headers={"If-None-Match": packet.headers["ETag"]})
+    assert again.status_code == 304

@@ -99,6 +99,8 @@ READS = [
     "/api/v1/tasks/{task}/receipts",
     "/api/v1/runs/{run}",
     "/api/v1/runs/{run}/changeset",
+    "/api/v1/runs/{run}/log",
+    "/api/v1/runs/{run}/packet",
     "/api/v1/changesets/{changeset}/patch",
     "/changes/{change}",
     "/changes/{change}/plan",
