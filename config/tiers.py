@@ -19,11 +19,12 @@ def note_at_start(sender: Any = None, **_: Any) -> None:
     _apart(lambda: note_host(str(sender.hostname), now=timezone.now()))
 
 
-@signals.worker_shutdown.connect
+@signals.worker_shutting_down.connect
 def forget_at_end(sender: Any = None, **_: Any) -> None:
+    """At the first word of it: an idle worker takes seconds to end, and may be killed before it has."""
     from agents.hosts import forget_host
 
-    _apart(lambda: forget_host(str(sender.hostname)))
+    _apart(lambda: forget_host(str(sender)))
 
 
 def _apart(act: Any) -> None:

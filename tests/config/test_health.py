@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from celery import signals
 from django.db import connection
 from django.test import Client
 from django.utils import timezone
@@ -80,3 +82,19 @@ def test_each_worker_says_what_sandbox_its_host_has(client: Client, admin_client
     assert not WorkerHost.objects.filter(worker="worker@gone").exists()
     forget_host("worker@there")
     assert "tier C" not in client.get("/readyz").json()["parts"]["sandbox"]["detail"]
+
+
+class Worker:
+    hostname = "one@here"
+
+
+@pytest.mark.django_db
+def test_a_worker_notes_its_host_at_its_start_and_takes_it_back_at_the_first_word_of_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As Celery sends these: the worker itself, and then only its name."""
+    monkeypatch.setattr("config.tiers.connections", SimpleNamespace(close_all=lambda: None))  # the test's own
+    signals.worker_ready.send(sender=Worker())
+    assert WorkerHost.objects.get().worker == "one@here"
+    signals.worker_shutting_down.send(sender="one@here", sig="SIGTERM", how="Warm", exitcode=0)
+    assert not WorkerHost.objects.exists()
