@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlencode
 from uuid import UUID
 
 from django.db.models import Count, IntegerField, Max, OuterRef, Prefetch, Q, QuerySet, Subquery, Sum
@@ -101,6 +102,17 @@ class ChangeFilter:
             author=str(query.get("author", ""))[:SEARCH_CHARACTERS_MAX].replace("\0", ""),
             text=text,
         )
+
+    def as_query(self) -> str:
+        """The same filter as it stands in an address, always in one order."""
+        said = {
+            "q": self.text,
+            "group": self.group,
+            "state": self.state,
+            "project": str(self.project or ""),
+            "author": self.author,
+        }
+        return urlencode({name: value for name, value in said.items() if value})
 
 
 # What no list shows: a page of a hundred Changes would carry a megabyte of it from the database.

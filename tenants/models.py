@@ -53,6 +53,8 @@ class User(AbstractUser):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     username = None  # type: ignore[assignment]  # people sign in by email
     email = models.EmailField("email address", unique=True)
+    # The filters of the Changes list that this person named: [{"name": ..., "query": ...}, ...]
+    saved_views = models.JSONField(default=list, blank=True)
 
     USERNAME_FIELD = "email"
     REQUIRED_FIELDS: ClassVar[list[str]] = []

@@ -97,6 +97,17 @@ def limit_in(wanted: Any) -> Limit:
     return read_limit(MeterKind(wanted["meter"]), wanted["to"], field="to", currency=wanted["currency"])
 
 
+class SavedViewInput(Shape):
+    """A name, and the filters of the list as its address says them."""
+
+    name = serializers.CharField()
+    q = serializers.CharField(required=False, allow_blank=True, default="")
+    group = serializers.CharField(required=False, allow_blank=True, default="")
+    state = serializers.CharField(required=False, allow_blank=True, default="")
+    project = serializers.CharField(required=False, allow_blank=True, default="")
+    author = serializers.CharField(required=False, allow_blank=True, default="")
+
+
 class ReasonInput(Shape):
     reason = serializers.CharField(required=False, allow_blank=True, default="")
 

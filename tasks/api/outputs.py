@@ -113,6 +113,11 @@ class ChangeDetailOutput(ChangeOutput):
     tasks = TaskOutput(many=True, source="tasks.all")
 
 
+class SavedViewOutput(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    query = serializers.CharField(help_text="Filters as in the address of the list.")
+
+
 class RunOutput(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     task = serializers.UUIDField(source="task_id")

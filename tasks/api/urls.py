@@ -12,6 +12,7 @@ urlpatterns = [
     path("preflights/<uuid:preflight_id>", preflights.PreflightDetail.as_view()),
     path("preflights/<uuid:preflight_id>/cancel", preflights.PreflightCancel.as_view()),
     path("changes", views.ChangeList.as_view()),
+    path("changes/views", views.SavedViews.as_view()),
     path("changes/<uuid:change_id>", views.ChangeDetail.as_view()),
     path("changes/<uuid:change_id>/start", views.ChangeStart.as_view()),
     path("changes/<uuid:change_id>/cancel", views.ChangeCancel.as_view()),

@@ -35,6 +35,7 @@ from tenants.errors import InvalidInput
 from tenants.idempotency import KEY_HEADER, IdempotentPosts
 from tenants.models import Role, Scope, User
 from tenants.paging import ByKey
+from tenants.saved_views import forget_view, save_view
 from tenants.shapes import body_of
 
 UNLIMITED = "unlimited"
@@ -96,6 +97,42 @@ class ChangeList(ListAPIView[Change]):
         page: list[Any] | None = super().paginate_queryset(queryset)
         assert page is not None
         return with_money(page)
+
+
+class SavedViews(IdempotentPosts):
+    """The filters of the Changes list that the token's person has given a name."""
+
+    @extend_schema(
+        operation_id="changes_views_list",
+        tags=["changes"],
+        responses=outputs.SavedViewOutput(many=True),
+        filters=False,
+    )
+    def get(self, request: Request) -> Response:
+        return Response(outputs.SavedViewOutput(_person(request).saved_views, many=True).data)
+
+    @extend_schema(
+        operation_id="changes_views_save",
+        tags=["changes"],
+        request=inputs.SavedViewInput,
+        responses={201: outputs.SavedViewOutput(many=True)},
+        description="Keeps filters of the list under a name; the same name again is replaced.",
+    )
+    def post(self, request: Request) -> Response:
+        said = inputs.SavedViewInput.parse(request)
+        save_view(_person(request), said["name"], reads.ChangeFilter.parse(said).as_query())
+        return Response(outputs.SavedViewOutput(_person(request).saved_views, many=True).data, status=201)
+
+    @extend_schema(
+        operation_id="changes_views_forget",
+        tags=["changes"],
+        parameters=[OpenApiParameter("name", str, required=True)],
+        responses={204: None},
+        description="Forgetting a name that is not there changes nothing.",
+    )
+    def delete(self, request: Request) -> Response:
+        forget_view(_person(request), request.query_params.get("name", ""))
+        return Response(status=204)
 
 
 class ChangeDetail(APIView):

@@ -13,6 +13,7 @@ from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
@@ -26,6 +27,7 @@ from tasks.states import ChangeState
 from tenants.access import require_role
 from tenants.errors import InvalidInput, RoleTooLow
 from tenants.models import Project, Role, User
+from tenants.saved_views import forget_view, save_view
 
 ROWS_PER_PAGE = 30
 CARDS_MAX = 120
@@ -84,6 +86,8 @@ def change_list(request: HttpRequest) -> HttpResponse:
         "page": page,
         "wanted": wanted,
         "filtered": wanted != reads.ChangeFilter(),
+        "query": _query(wanted, board=board),
+        "views": cast(User, request.user).saved_views,
         "states": list(ChangeState),
         "groups": [("", "All"), ("waiting", "Needs a person"), ("working", "At work"), ("ended", "Ended")],
         "projects": projects_of(request),
@@ -100,6 +104,26 @@ def change_list(request: HttpRequest) -> HttpResponse:
         for each in rows
     ]
     return show(request, "tasks/change_list.html", context, mark=mark_of(*facts))
+
+
+@require_POST
+@login_required
+def saved_view(request: HttpRequest) -> HttpResponseRedirect:
+    """Name the filters of now, or forget a name."""
+    person, name = cast(User, request.user), request.POST.get("name", "")
+    query = _query(reads.ChangeFilter.parse(request.POST), board=request.POST.get("layout") == "board")
+    try:
+        if request.POST.get("act") == "forget":
+            forget_view(person, name)
+        else:
+            save_view(person, name, query)
+    except InvalidInput as wrong:
+        messages.error(request, f"The view was not saved: its {wrong.field} {wrong.problem}. {wrong.remedy}")
+    return redirect(f"{reverse('changes')}?{query}" if query else "changes")
+
+
+def _query(wanted: reads.ChangeFilter, *, board: bool) -> str:
+    return "&".join(filter(None, (wanted.as_query(), "layout=board" if board else "")))
 
 
 @require_POST

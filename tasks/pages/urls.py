@@ -9,6 +9,7 @@ from tasks.pages import candidates, changes, inbox, limits, lists, money, prefli
 urlpatterns = [
     path("", inbox.inbox, name="inbox"),
     path("changes", lists.change_list, name="changes"),
+    path("changes/views", lists.saved_view, name="saved-view"),
     path("changes/act", lists.changes_act, name="changes-act"),
     path("changes/new", changes.change_choose, name="change-choose"),
     path("projects/<uuid:project_id>/changes/new", changes.change_new, name="change-new"),

@@ -191,6 +191,8 @@ def test_nobody_is_asked_to_sign_in(route: Route, client: Client, foreign: Forei
 VIEWERS_MAY = {
     "organizations/<uuid:organization_id>/tokens": "a key for oneself opens nothing that its user cannot open",
     "api/v1/organizations/<uuid:organization_id>/tokens": "the same",
+    "changes/views": "names filters of one's own list",
+    "api/v1/changes/views": "the same",
     "changes/act": "names each change on which this role may not; none is moved",
 }
 

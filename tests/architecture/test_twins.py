@@ -12,6 +12,7 @@ __all__ = ["foreign"]
 
 # Every page that takes a form, and the operations that do the same. A new form fails until it stands here.
 TWINS = {
+    "changes/views": ("changes_views_save", "changes_views_forget"),
     "changes/act": ("changes_pause", "changes_resume", "changes_cancel"),
     "projects/<uuid:project_id>/changes/new": ("changes_create",),
     "projects/<uuid:project_id>/preflights": ("preflights_create",),

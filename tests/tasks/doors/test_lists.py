@@ -8,8 +8,9 @@ from django.test import Client
 from tasks.models import Change
 from tasks.states import ChangeState
 from tenants.models import Project, Role, User
+from tenants.saved_views import SAVED_VIEWS_MAX
 from tests.factories.tasks import make_change, make_criterion, make_event, make_trunk
-from tests.factories.tenants import make_member, make_organization, make_project
+from tests.factories.tenants import bearer, make_member, make_organization, make_project, make_token
 
 pytestmark = pytest.mark.django_db
 
@@ -105,3 +106,50 @@ def test_a_history_reads_backwards_page_by_page(client: Client, project: Project
     older = client.get(f"/changes/{change.pk}/history?before={newest.context['more']}").content.decode()
     assert "Criterion 2: passed" in older
     assert client.get(f"/changes/{change.pk}/history?before=-1").status_code == 400
+
+
+def test_a_person_names_filters_comes_back_to_them_and_forgets_them(client: Client) -> None:
+    """pages.md D2: saved views."""
+    path = "/changes/views"
+    saved = client.post(path, {"name": "Mine at work", "group": "working", "author": "me", "layout": "board"})
+    address = "/changes?group=working&author=me&layout=board"
+    assert saved.headers["Location"] == address
+    page = client.get(address).content.decode()
+    assert 'aria-current="page">Mine at work</a>' in page
+    assert "Forget" in page
+    again = client.post(path, {"name": "Mine at work", "state": "failed"})
+    assert again.headers["Location"] == "/changes?state=failed"
+    assert 'href="/changes?state=failed"' in client.get("/changes").content.decode()
+    client.post(path, {"name": "Mine at work", "act": "forget"})
+    assert "Mine at work" not in client.get("/changes").content.decode()
+
+
+@pytest.mark.parametrize("name", ["", "x" * 41, "a\u202eb"])
+def test_a_view_without_a_good_name_is_not_kept_and_says_why(client: Client, name: str) -> None:
+    answer = client.post("/changes/views", {"name": name, "state": "failed"}, follow=True)
+    assert "The view was not saved" in answer.content.decode()
+    assert answer.context["views"] == []
+
+
+def test_a_person_keeps_so_many_views_and_each_their_own(client: Client) -> None:
+    for number in range(SAVED_VIEWS_MAX + 1):
+        answer = client.post("/changes/views", {"name": f"View {number}", "q": str(number)}, follow=True)
+    assert "one view too many" in answer.content.decode()
+    assert len(answer.context["views"]) == SAVED_VIEWS_MAX
+    other = Client()
+    other.force_login(make_member())
+    assert other.get("/changes").context["views"] == []
+
+
+def test_views_are_saved_over_rest_as_well(client: Client, member: User, project: Project) -> None:
+    _, plain = make_token(member, project.organization, scopes=["changes:write"])
+    asked = {"name": "Failed", "state": "failed"}
+    saved = client.post("/api/v1/changes/views", asked, content_type="application/json", **bearer(plain))
+    assert (saved.status_code, saved.json()) == (201, [{"name": "Failed", "query": "state=failed"}])
+    assert client.get("/api/v1/changes/views", **bearer(plain)).json() == saved.json()
+    wrong = client.post(
+        "/api/v1/changes/views", {**asked, "state": "lost"}, content_type="application/json", **bearer(plain)
+    )
+    assert (wrong.status_code, wrong.json()["field"]) == (400, "state")
+    assert client.delete("/api/v1/changes/views?name=Failed", **bearer(plain)).status_code == 204
+    assert client.get("/api/v1/changes/views", **bearer(plain)).json() == []

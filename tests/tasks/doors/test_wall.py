@@ -253,7 +253,15 @@ def test_every_route_of_the_domain_is_in_these_tables() -> None:
 
     tables = [*READS, *(template for template, _ in WRITES)]
     known = {template.split("?")[0].strip("/") for template in tables}
-    lists = {"api/v1/changes", "", "changes", "changes/new", "changes/act"}
+    lists = {
+        "api/v1/changes",
+        "api/v1/changes/views",
+        "",
+        "changes",
+        "changes/new",
+        "changes/act",
+        "changes/views",
+    }
     for prefix, patterns in (("api/v1/", [*api, *money]), ("", pages)):
         for pattern in patterns:
             shape = prefix + str(pattern.pattern)
