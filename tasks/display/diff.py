@@ -14,8 +14,9 @@ from pygments.util import ClassNotFound
 
 from tasks.display.hostile import revealed
 
-# Above this a file is shown without colours, and a patch is cut with a link to the whole.
+# So many lines of a patch are coloured, from its top, whole files only: colours make most of a page's weight.
 COLOURED_LINES_MAX = 3_000
+# Above this a patch is cut, with a link to the whole.
 SHOWN_LINES_MAX = 20_000
 LINE_CHARACTERS_MAX = 2_000
 
@@ -80,8 +81,11 @@ class Patch:
 
 def read_patch(raw: bytes, *, first: frozenset[str] = frozenset()) -> Patch:
     """The patch in order, the files of `first` (tests and CI) before all others. Names are shown, never followed."""
-    files, shown, cut = [], 0, False
-    for file in _files(raw.decode("utf-8", "replace").split("\n")):
+    found = sorted(
+        _files(raw.decode("utf-8", "replace").split("\n")), key=lambda file: file.path not in first
+    )
+    files, shown, coloured, cut = [], 0, 0, False
+    for file in found:
         files.append(file)
         lines = sum(len(hunk.lines) for hunk in file.hunks)
         shown += lines
@@ -89,9 +93,10 @@ def read_patch(raw: bytes, *, first: frozenset[str] = frozenset()) -> Patch:
             cut = True
             file.hunks = []
             file.facts.append("left out here: the patch is too long")
-        elif lines <= COLOURED_LINES_MAX:
+        elif coloured + lines <= COLOURED_LINES_MAX:
+            coloured += lines
             _colour(file)
-    return Patch(tuple(sorted(files, key=lambda file: file.path not in first)), cut)
+    return Patch(tuple(files), cut)
 
 
 def _files(lines: list[str]) -> Iterator[FileDiff]:
