@@ -128,7 +128,7 @@ def make_model_call(payers: Payers | None = None, **over: Any) -> ModelCall:
     return row
 
 
-def make_tool_call(model_call: ModelCall | None = None, **over: Any) -> ToolCall:
+def make_tool_call(model_call: ModelCall | None = None, /, **over: Any) -> ToolCall:
     model_call = model_call or make_model_call()
     columns = {
         "organization_id": model_call.organization_id,

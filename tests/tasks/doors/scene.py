@@ -1,0 +1,369 @@
+"""One of everything to look at: the demo's three Changes as they really went, and rows for what they do not show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.urls import reverse
+from django.utils import timezone
+
+from agents import archive
+from budgets.keys import MeterKind
+from budgets.limits import set_limit
+from budgets.money import Usd
+from budgets.reservations import keep
+from config.management.commands.demo import WANTED
+from routing.words import EndReason
+from tasks.attempts.run import run_task
+from tasks.changes import submit_change
+from tasks.dispatch import due_tasks
+from tasks.fence import due_changes
+from tasks.models import Change, Check, Task
+from tasks.promotion import promote
+from tasks.states import CandidateState, ChangeState, TaskState
+from tasks.work import work_on
+from tenants.models import Role, User
+from tests.factories.agents import make_model_call, make_tool_call
+from tests.factories.budgets import make_hold, make_payers
+from tests.factories.tasks import (
+    make_candidate,
+    make_change,
+    make_changeset,
+    make_criterion,
+    make_event,
+    make_failed_run,
+    make_receipt,
+    make_run,
+    make_task,
+)
+from tests.factories.tenants import PASSWORD, make_invitation, make_member, make_token
+from tests.tasks.doors.conftest import Team
+
+ROUNDS_MAX = 400
+HOSTILE = (
+    "Rename “fi\u202eexe.txt” <script>alert(1)</script> \u200bnow \x1b[31mred\x1b[0m and averylongword"
+    + "x" * 80
+)
+
+PLAN = {
+    "tasks": [
+        {
+            "id": "T1",
+            "title": "A table for entries",
+            "objective": "Write the migration.",
+            "kind": "implement",
+            "size": "small",
+            "risk": "low",
+            "area": "billing",
+            "resources": ["ledger/models.py"],
+            "depends_on": [],
+        },
+        {
+            "id": "T2",
+            "title": "Read and write it",
+            "objective": "Read and write entries.",
+            "kind": "implement",
+            "size": "medium",
+            "risk": "medium",
+            "area": "general",
+            "resources": ["ledger/store.py"],
+            "depends_on": ["T1"],
+        },
+    ]
+}
+
+
+@dataclass(frozen=True)
+class Scene:
+    team: Team
+    viewer: User
+    operator: User
+    # name of the page, address
+    owner_pages: Sequence[tuple[str, str]]
+    member_pages: Sequence[tuple[str, str]]
+    stranger_pages: Sequence[tuple[str, str]]
+
+
+def make_scene(team: Team) -> Scene:
+    now = timezone.now()
+    done, ready, stopped = (submit_change(team.project, wanted, by=team.member, now=now) for wanted in WANTED)
+    _limits(team)
+    _work()
+    for each in (done, ready, stopped):
+        each.refresh_from_db()
+    assert (done.state, ready.state, stopped.state) == ("ready", "ready", "budget_blocked")
+    promote(done.candidates.get(state=CandidateState.PASSED), by=team.admin, now=timezone.now())
+    ready.refresh_from_db()
+    _work()
+    rows = _rows(team)
+    stopped_task = stopped.tasks.exclude(stop_limit="").first()
+    assert stopped_task is not None
+    done_run: Any = done.tasks.get(position=1).runs.order_by("-attempt").first()
+    candidate = done.candidates.get(state=CandidateState.PROMOTED)
+    waiting: Any = ready.candidates.order_by("-number").first()
+    assert waiting is not None
+    of, project = team.organization.pk, team.project.pk
+    connector: Any = team.organization.connectors.get()
+    operator = make_member(team.organization, Role.OWNER, password=PASSWORD, is_staff=True, is_superuser=True)
+    viewer = make_member(team.organization, Role.VIEWER, password=PASSWORD)
+    _, secret = make_invitation(team.organization, email="joins@example.org", invited_by=team.owner)
+    make_token(team.owner, team.organization, scopes=["read", "changes:write"])
+    common = [
+        ("inbox", "/"),
+        ("changes", "/changes"),
+        ("changes-board", "/changes?layout=board"),
+        ("change-running", f"/changes/{rows['running'].pk}"),
+        ("change-stopped", f"/changes/{stopped.pk}"),
+        ("change-ready", f"/changes/{ready.pk}"),
+        ("change-promoted", f"/changes/{done.pk}"),
+        ("change-plan", f"/changes/{rows['plan'].pk}/plan"),
+        ("task-stopped", f"/tasks/{stopped_task.pk}"),
+        ("task-done", f"/tasks/{done_run.task_id}"),
+        ("task-failed", f"/tasks/{rows['failed_task'].pk}"),
+        ("run-live", f"/runs/{rows['live_run'].pk}"),
+        ("candidate", f"/candidates/{waiting.pk}"),
+        ("spend", "/spend"),
+        ("project", f"/projects/{project}"),
+        ("members", f"/organizations/{of}/members"),
+    ]
+    owner = [
+        (
+            "two-factor-activate",
+            reverse("mfa_activate_totp"),
+        ),  # only a fresh sign-in opens it without a question
+        *common,
+        ("changes-none", "/changes?q=nothing-is-called-this"),
+        ("change-new", f"/projects/{project}/changes/new"),
+        ("change-draft", f"/changes/{rows['draft'].pk}"),
+        ("change-failed", f"/changes/{rows['failed'].pk}"),
+        ("change-planning", f"/changes/{rows['planning'].pk}"),
+        ("change-approval", f"/changes/{rows['plan'].pk}"),
+        ("change-history", f"/changes/{done.pk}/history"),
+        ("change-raise", f"/changes/{stopped.pk}/raise"),
+        ("task-reopen", f"/tasks/{rows['failed_task'].pk}/reopen"),
+        ("task-send-back", f"/tasks/{waiting.change.tasks.first().pk}/send-back?at=tally/split.py:4"),
+        ("run", f"/runs/{done_run.pk}"),
+        ("run-search", f"/runs/{done_run.pk}?q=def"),
+        ("run-failed", f"/runs/{rows['failed_run'].pk}"),
+        ("packet", f"/runs/{done_run.pk}/packet"),
+        ("candidate-promoted", f"/candidates/{candidate.pk}"),
+        ("candidate-conflict", f"/candidates/{rows['conflict'].pk}"),
+        ("limits", f"/organizations/{of}/limits"),
+        ("unknown-charges", f"/organizations/{of}/unknown"),
+        ("organizations", "/organizations"),
+        ("organization", f"/organizations/{of}"),
+        ("member-remove", f"/organizations/{of}/members/{team.member.pk}/remove"),
+        ("tokens", f"/organizations/{of}/tokens"),
+        ("audit", f"/organizations/{of}/audit"),
+        ("connectors", f"/organizations/{of}/connectors"),
+        ("connector", f"/organizations/{of}/connectors/{connector.pk}"),
+        ("projects", "/projects"),
+        ("project-new", "/projects/new"),
+        ("account", "/account"),
+        ("password-change", reverse("account_change_password")),
+        ("two-factor", reverse("mfa_index")),
+        ("logout", reverse("account_logout")),
+        ("not-found", "/changes/00000000-0000-7000-8000-000000000000"),
+        ("api-docs", "/api/v1/docs"),
+    ]
+    others = {"inbox", "change-stopped", "task-stopped", "candidate", "spend", "project", "members"}
+    member = [
+        *((name, address) for name, address in common if name in others),
+        ("forbidden", f"/organizations/{of}/limits"),
+    ]
+    stranger = [
+        ("sign-in", reverse("account_login")),
+        ("sign-up", reverse("account_signup")),
+        ("password-reset", reverse("account_reset_password")),
+        ("password-reset-sent", reverse("account_reset_password_done")),
+        ("password-reset-bad-key", reverse("account_reset_password_from_key", args=["x", "nothing"])),
+        ("invitation", reverse("invitation-accept", args=[secret])),
+        ("invitation-gone", reverse("invitation-accept", args=["never-sent"])),
+    ]
+    return Scene(team, viewer, operator, owner, member, stranger)
+
+
+def _limits(team: Team) -> None:
+    for kind, subject, dollars in (
+        (MeterKind.ORGANIZATION, team.organization.pk, "100"),
+        (MeterKind.PROJECT, team.project.pk, "40"),
+        (MeterKind.USER, team.member.pk, "12"),
+    ):
+        set_limit(
+            organization_id=team.organization.pk,
+            kind=kind,
+            subject=str(subject),
+            to=Usd.dollars(dollars),
+            by=team.owner,
+            reason="for this month",
+            key=f"scene-{kind}",
+            now=timezone.now(),
+        )
+
+
+def _work() -> None:
+    """A worker without a thread: what is due is done, until nothing is."""
+    for _ in range(ROUNDS_MAX):
+        now = timezone.now() + timedelta(seconds=30)  # what would wait a little does not
+        changes, tasks = list(due_changes(now)), list(due_tasks(now))
+        if not changes and not tasks:
+            return
+        for change in changes:
+            work_on(change.pk)
+        for task in tasks:
+            run_task(task.pk)
+
+
+def _rows(team: Team) -> dict[str, Any]:
+    project, now = team.project, timezone.now()
+    last = Change.objects.filter(organization=team.organization).count()
+    numbers = iter(range(last + 1, last + 100))
+
+    def change(title: str, state: ChangeState, **more: Any) -> Change:
+        return make_change(
+            project, author=team.member, number=next(numbers), title=title, state=state, **more
+        )
+
+    running = change(
+        "Archive entries that nobody has looked at for a year",
+        ChangeState.RUNNING,
+        goal=HOSTILE,
+        invariants=["No entry is lost", "Totals stay the same"],
+    )
+    for text, command in (("Old entries are archived", "python3 -m unittest checks.archive"), (HOSTILE, "")):
+        make_criterion(running, text=text, command=command)
+    tasks = [make_task(running, title="Schema for the archive", state=TaskState.DONE)]
+    tasks.append(make_task(running, title="Move old entries", state=TaskState.RUNNING, needs=(tasks[0],)))
+    tasks.append(make_task(running, title=HOSTILE[:190], needs=(tasks[0],)))
+    tasks.append(make_task(running, title="Report what was archived", needs=(tasks[1], tasks[2])))
+    make_changeset(tasks[0])
+    live = make_run(
+        tasks[1],
+        started_at=now - timedelta(seconds=40),
+        lease_until=now + timedelta(minutes=5),
+        calls=2,
+        reads=1,
+        caps={"calls_max": 16, "reads_max": 12},
+        packet_key=_packet(team),
+    )
+    make_receipt(running, task=tasks[1], run=live, at=now)
+    for number, (tool, arguments, said, seconds) in enumerate(
+        (
+            ("read_file", {"path": "tally/ledger.py"}, "def total(entries):\n    return sum(entries)\n", 30),
+            (
+                "run_command",
+                {"command": "python3 -m unittest"},
+                "\x1b[31mFAIL\x1b[0m: test_total\n10%\r55%\r100%\nexit code 1",
+                12,
+            ),
+        ),
+        start=1,
+    ):
+        at = now - timedelta(seconds=seconds)
+        make_model_call(
+            run_id=live.pk,
+            organization_id=team.organization.pk,
+            project_id=project.pk,
+            started_at=at - timedelta(seconds=4),
+            ended_at=at,
+            cost=Usd(4_321 * number),
+            held=Usd(20_000),
+            tier="haiku",
+            stop="tool_call",
+        )
+        make_tool_call(
+            run_id=live.pk,
+            organization_id=team.organization.pk,
+            position=number,
+            model_call=number,
+            name=tool,
+            arguments=json.dumps(arguments),
+            answer=said,
+            outcome="ok" if number == 1 else "error",
+            code="" if number == 1 else "exit_code",
+            started_at=at,
+            ended_at=at + timedelta(seconds=2),
+        )
+    make_event(running, kind="task.running", task=tasks[1], at=now)
+
+    plan = change("An audit page for entries", ChangeState.AWAITING_APPROVAL, plan=PLAN)
+    make_criterion(plan)
+    planning = change("A nightly backup", ChangeState.PLANNING)
+    draft = change("An idea for later", ChangeState.DRAFT)
+    failed = change(
+        "Convert the old format", ChangeState.FAILED, failure="T1 failed: the provider failed twice."
+    )
+    make_criterion(failed)
+    failed_task = make_task(failed, state=TaskState.FAILED, failure="second_transport_failure")
+    failed_run = make_failed_run(
+        failed_task,
+        EndReason.TRANSIENT,
+        note="The provider answered 529 twice.",
+        failure_log="ended: transient",
+        unknown_calls=1,
+        packet_key=_packet(team),
+        caps={"calls_max": 16, "reads_max": 12},
+        detail={},
+    )
+    make_receipt(failed, task=failed_task, run=failed_run)
+    unmerged = change("Two ways to round", ChangeState.RUNNING)
+    criterion = make_criterion(unmerged)
+    conflict = make_candidate(
+        unmerged,
+        state=CandidateState.CONFLICT,
+        problem="conflict",
+        conflicts=[
+            {"task": "T2", "paths": ["tally/ledger.py", "a/\u202eb.py"], "messages": ["CONFLICT (content)"]}
+        ],
+        flagged_files=["tests/test_ledger.py", ".github/workflows/ci.yml"],
+        patch_key=archive.put("patches/scene.patch", _PATCH),
+    )
+    Check.objects.create(
+        candidate=conflict,
+        criterion=criterion,
+        commit="a" * 40,
+        command="python3 -m unittest",
+        verdict="failed",
+        exit_code=1,
+        output="F\x1b[31mFAILED\x1b[0m (failures=1)\n",
+        started_at=now,
+        ended_at=now,
+    )
+    payers = make_payers(
+        team.organization, project_id=project.pk, user_id=team.member.pk, change_id=running.pk, now=now
+    )
+    keep(make_hold(payers).reservation_id, reason="the answer was cut off", actor="scene")
+    return {
+        "running": running,
+        "plan": plan,
+        "planning": planning,
+        "draft": draft,
+        "failed": failed,
+        "failed_task": failed_task,
+        "failed_run": failed_run,
+        "live_run": live,
+        "conflict": conflict,
+    }
+
+
+def _packet(team: Team) -> str:
+    """The key of a packet that a real attempt was told."""
+    run = Task.objects.filter(
+        change__organization=team.organization, runs__packet_key__startswith="context/"
+    ).first()
+    assert run is not None
+    return str(run.runs.exclude(packet_key="context/none.json").values_list("packet_key", flat=True)[0])
+
+
+_PATCH = (
+    b"diff --git a/tally/ledger.py b/tally/ledger.py\n--- a/tally/ledger.py\n+++ b/tally/ledger.py\n"
+    b"@@ -1,3 +1,4 @@\n def total(entries):\n-    return sum(entries)\n+    # \xe2\x80\xae hidden\n"
+    b"+    return round(sum(entries), 2)\n \n"
+    b"diff --git a/tests/test_ledger.py b/tests/test_ledger.py\n"
+    b"--- a/tests/test_ledger.py\n+++ b/tests/test_ledger.py\n"
+    b"@@ -1 +1 @@\n-assert total([1]) == 1\n+assert total([1])\n"
+)
