@@ -11,6 +11,7 @@ from uuid import UUID
 from budgets.money import ZERO, Usd
 from routing.words import Tier
 from tasks import reads
+from tasks.display.hostile import revealed
 from tasks.models import Candidate, Change, Check, Criterion, Task, TaskRun
 from tasks.pages.receipts import receipt_row
 from tasks.pages.stops import StopCard, stop_card
@@ -28,6 +29,7 @@ from tasks.pictures.graph import (
 from tasks.pictures.timeline import BurnDown, burn_down
 from tasks.planning import estimate_plan, plan_on
 from tasks.states import ENDED_CHANGES, ChangeState
+from tenants.models import Membership, Role
 
 EVENTS_SHOWN = 12
 ROUTE = "route"
@@ -37,6 +39,7 @@ CHARGES_DRAWN_MIN = 2
 CHARACTER_PIXELS = 8
 # The second line around a box that a limit stopped.
 RING = 4
+LIFTERS_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,7 @@ class ChangePanels:
     estimate: tuple[Usd, Usd] | None
     burn: BurnDown | None
     live: bool
+    lifters: list[str]
 
     def as_context(self) -> Mapping[str, Any]:
         return {each.name: getattr(self, each.name) for each in fields(self)}
@@ -139,7 +143,16 @@ def change_panels(change: Change, *, now: datetime) -> ChangePanels:
         estimate=_estimate(change),
         burn=_burn(change, money, now=now),
         live=change.state not in ENDED_CHANGES,
+        lifters=lifters_of(change) if change.stop_limit else [],
     )
+
+
+def lifters_of(change: Change) -> list[str]:
+    """Whom to ask: people of the organization who may raise its limits."""
+    admins = Membership.objects.of_organization(change.organization_id).filter(
+        role__gte=Role.ADMIN, user__is_active=True
+    )
+    return list(admins.order_by("role", "user__email").values_list("user__email", flat=True)[:LIFTERS_SHOWN])
 
 
 def criteria_strip(change: Change, verdicts: Mapping[UUID, Mapping[int, str]]) -> list[str]:
@@ -199,7 +212,7 @@ def _graph(rows: tuple[TaskRow, ...], *, narrow: bool) -> TaskGraph:
 
 def _box(row: TaskRow, x: int, y: int, *, narrow: bool) -> GraphBox:
     width = NARROW_WIDTH - MARGIN - x if narrow else BOX_WIDTH
-    return GraphBox(row, x, y, width, _short(row.task.title, width // CHARACTER_PIXELS))
+    return GraphBox(row, x, y, width, _short(revealed(row.task.title), width // CHARACTER_PIXELS))
 
 
 def _short(title: str, cut: int) -> str:

@@ -200,7 +200,7 @@ def _placed(
         )
         for tool in tools
     ]
-    spans += waits(spans, start=run.started_at, end=end)
+    spans += waits(spans, start=run.started_at, end=end) if spans else ()
     return timeline(spans, start=run.started_at, end=end)
 
 

@@ -45,6 +45,18 @@ STOP_SENTENCES: Mapping[str, str] = {
 PROVIDER_LIMIT = "The provider itself refused: its account has reached a spend limit."
 
 
+# What somebody raises, after that word.
+RAISED_WORDS: Mapping[str, str] = {
+    "change": "this change's budget",
+    "project": "the project's budget",
+    "user": "the author's budget",
+    "organization": "the organization's budget",
+    "daily_calls": "the calls of today",
+    "provider": "the provider account's limit",
+    "platform": "the limit of the whole deployment",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class RefusedMeter:
     """One meter as it was when it refused."""
@@ -68,8 +80,8 @@ class WayOut:
     until: datetime | None
 
     @property
-    def label(self) -> str:
-        return METER_LABELS.get(self.meter, self.meter)
+    def what(self) -> str:
+        return RAISED_WORDS.get(self.meter, self.meter.replace("_", " "))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from tasks.display.hostile import revealed
 from tasks.models import Change, ChangeSet, DecisionReceipt, Task, TaskRun
 from tasks.pages.forms import CommentForm, ReasonForm
 from tasks.pages.live import mark_of, show
+from tasks.pages.panels import lifters_of
 from tasks.pages.receipts import ReceiptRow, receipt_row
 from tasks.pages.stops import stop_card
 from tasks.protected import is_protected
@@ -63,6 +64,7 @@ def task_detail(request: HttpRequest, task_id: UUID) -> HttpResponse:
         "opening": max(task.reopenings.all(), key=lambda each: each.at, default=None),
         "other_receipts": [receipt_row(each) for each in receipts if each.run_id is None],
         "stop": stop_card(task.stop_limit, task.stop_detail),
+        "lifters": lifters_of(task.change) if task.stop_limit else [],
         "may_reopen": _may_reopen(task.state, task.stop_limit, task.stop_detail),
         "changeset": changeset,
         "patch": _patch(changeset),

@@ -149,7 +149,7 @@ def burn_down(
         points.append((x, _height(left, limit)))
     here = (share_of_span(now, start=start, end=end), _height(left, limit))
     points.append(here)
-    stops_at = _projected_stop(spent, left=left, now=now)
+    stops_at = _projected_stop(spent, left=left, start=start, now=now)
     ahead = ""
     if stops_at is not None and left > ZERO:
         ahead = _points([here, (share_of_span(stops_at, start=start, end=end), SCALE)])
@@ -160,15 +160,17 @@ def burn_down(
     return BurnDown(line=_points(points), ahead=ahead, stops_at=stops_at)
 
 
-def _projected_stop(spent: Sequence[tuple[datetime, Usd]], *, left: Usd, now: datetime) -> datetime | None:
-    since = now - timedelta(hours=PROJECTION_WINDOW_HOURS)
+def _projected_stop(
+    spent: Sequence[tuple[datetime, Usd]], *, left: Usd, start: datetime, now: datetime
+) -> datetime | None:
+    since = max(start, now - timedelta(hours=PROJECTION_WINDOW_HOURS))
     recent = [(at, amount) for at, amount in spent if since <= at <= now]
     pace = sum((amount for _, amount in recent), ZERO)
     if pace <= ZERO:
         return None
     if left <= ZERO:
         return now
-    seconds = max(int((now - recent[0][0]).total_seconds()), 1)
+    seconds = max(int((now - since).total_seconds()), 1)
     return now + timedelta(seconds=left.micro * seconds // pace.micro)
 
 

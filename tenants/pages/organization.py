@@ -30,6 +30,7 @@ from tenants.errors import RoleTooLow
 from tenants.forms import InvitationForm, OrganizationForm, RenameForm, RoleForm, TokenForm, attempt
 from tenants.models import AuditEntry, Invitation, Membership, Organization, Project, Role
 from tenants.pages.people import person_of
+from tenants.pages.subjects import told
 
 FORM = require_http_methods(["GET", "HEAD", "POST"])
 AUDIT_ROWS = 50
@@ -89,7 +90,7 @@ def home(request: HttpRequest, organization_id: UUID) -> HttpResponse:
         .of_organization(organization.pk)
         .filter(archived_at__isnull=True)
         .order_by("name"),
-        latest=_audit(request, organization)[:LATEST_ROWS],
+        latest=list(told(_audit(request, organization)[:LATEST_ROWS], organization)),
     )
 
 
@@ -227,7 +228,7 @@ def audit(request: HttpRequest, organization_id: UUID) -> HttpResponse:
         "tenants/audit.html",
         organization,
         tab="audit",
-        rows=page[:AUDIT_ROWS],
+        rows=list(told(page[:AUDIT_ROWS], organization)),
         wanted=wanted,
         more=more,
     )

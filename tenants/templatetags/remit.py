@@ -24,6 +24,9 @@ register = template.Library()
 RELATIVE_DAYS_MAX = 30
 # An audit value on a page; the whole of it is in the admin and over REST.
 VALUE_CHARACTERS_MAX = 200
+MICRO_PER_USD = 1_000_000
+# They say how to read the others, and nothing of their own.
+_READ_WITH_OTHERS = {"unit"}
 _TONES = {"success": "good", "error": "bad", "warning": "warn", "info": "info", "debug": "info"}
 
 
@@ -86,7 +89,8 @@ def form_errors(form: BaseForm) -> dict[str, Any]:
 def changes(entry: AuditEntry) -> SafeString:
     """What an act changed, a line each: `field: before → after`, or the one of them that there is."""
     before, after = entry.before or {}, entry.after or {}
-    names = [*before, *(name for name in after if name not in before)]
+    told = [*before, *(name for name in after if name not in before)]
+    names = [n for n in told if n not in _READ_WITH_OTHERS and (before.get(n), after.get(n)) != (None, None)]
     lines = ((name, _change(before, after, name)) for name in names)
     inner = format_html_join("", '<div class="small wrap"><span class="soft">{}:</span> {}</div>', lines)
     return format_html("<div>{}</div>", inner)
@@ -129,11 +133,18 @@ def relative(seconds: float) -> str:
 
 
 def _change(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> str:
+    old, new = _shown(before, name), _shown(after, name)
     if name not in before:
-        return _value(after[name])
-    return (
-        f"{_value(before[name])} → {_value(after[name])}" if name in after else f"was {_value(before[name])}"
-    )
+        return new
+    return f"{old} → {new}" if name in after else f"was {old}"
+
+
+def _shown(facts: Mapping[str, Any], name: str) -> str:
+    """A value as people read it: money is kept in micro-dollars, and no limit as nothing."""
+    value = facts.get(name)
+    if name == "budget" or (name == "limit" and facts.get("unit") == "usd"):
+        return "none" if value is None else f"${value / MICRO_PER_USD:,.4f}"
+    return "none" if value is None and name == "limit" else _value(value)
 
 
 def _value(value: object) -> str:

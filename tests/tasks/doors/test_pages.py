@@ -110,7 +110,7 @@ def test_the_inbox_puts_money_first_and_ends_each_row_in_one_act(client: Client,
     assert f"/tasks/{task.pk}/reopen" in page
 
 
-def test_a_stop_says_what_it_needs(client: Client, project: Project) -> None:
+def test_a_stop_says_what_it_needs(client: Client, project: Project, admin: User) -> None:
     """Promise 4; row 240."""
     detail = {
         "at": NOW.isoformat(),
@@ -129,15 +129,17 @@ def test_a_stop_says_what_it_needs(client: Client, project: Project) -> None:
         "$5.00",
         "$4.90",
         "$0.2600",
-        "to at least $5.16",
+        "to at least $5.16 for the next call",
         f"/changes/{change.pk}/raise",
     ):
         assert said in page, said
     member = Client()
     member.force_login(make_member(project.organization, Role.MEMBER))
     page = read(member, f"/changes/{change.pk}")
-    assert "/raise?" not in page
-    assert "An admin of" in page
+    assert f'href="/changes/{change.pk}/raise' not in page
+    assert f"to at least $5.16: {admin.email}" in page
+    assert f'data-copy="http://testserver/changes/{change.pk}/raise?meter=change"' in page
+    assert "you may pause or cancel" in page
 
 
 def test_a_change_page_shows_criteria_tasks_graph_and_events(client: Client, project: Project) -> None:

@@ -94,9 +94,9 @@ def test_spans_keep_their_place_and_an_instant_can_still_be_seen() -> None:
 def test_the_projection_meets_zero_at_the_pace_of_the_last_day() -> None:
     charges = [(NOON - 2 * HOUR, Usd(10)), (NOON - HOUR, Usd(10))]
     picture = burn_down(charges, limit=Usd(40), start=NOON - 4 * HOUR, end=NOON + 4 * HOUR, now=NOON)
-    assert picture.stops_at == NOON + 2 * HOUR
+    assert picture.stops_at == NOON + 4 * HOUR
     assert picture.line.endswith("500,500")
-    assert picture.ahead == "500,500 750,1000"
+    assert picture.ahead == "500,500 1000,1000"
 
 
 def test_without_recent_charges_nothing_is_projected() -> None:
