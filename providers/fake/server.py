@@ -20,6 +20,7 @@ import uvicorn
 
 from providers.fake import answers
 from providers.fake.play import Play, play_of
+from providers.fake.polite import polite_play
 from providers.fake.rules import turns_of, why_refused
 from providers.messages import Usage
 from providers.scenarios import Entry, Step, choose
@@ -46,11 +47,12 @@ class Seen:
 
 @dataclass
 class FakeProvider:
-    """The ASGI application. `key`: what requests must carry; "" takes any."""
+    """The ASGI application. `key`: what requests must carry; "" takes any. `polite`: it answers checks by itself."""
 
     entries: Sequence[Entry] = ()
     key: str = ""
     choose_play: Callable[[Seen], Play] | None = None
+    polite: bool = False
     queue: deque[Play] = field(default_factory=deque)
     seen: deque[Seen] = field(default_factory=lambda: deque(maxlen=SEEN_MAX))
     signatures: set[str] = field(default_factory=set)
@@ -83,6 +85,8 @@ class FakeProvider:
             play = self.choose_play(seen)
         elif self.queue:
             play = self.queue.popleft()
+        elif self.polite and seen.wire != "embeddings" and (not self.entries or _is_check(seen)):
+            play = polite_play(seen.wire, _model_of(seen), seen.body)
         else:
             play = self._scripted(seen) if self.entries else Play()
         if play.thinking:
@@ -210,7 +214,7 @@ class _Answering:
             vectors = [{"index": index, "embedding": [1.0] * 384} for index in range(len(body["input"]))]
             await self._whole(json.dumps({"data": vectors, "usage": {"prompt_tokens": 3}}).encode(), play)
             return
-        model = body.get("model") or self._seen.path.rsplit("/", 1)[-1].split(":")[0]
+        model = _model_of(self._seen)
         turn = turns_of(wire, body) + 1
         if not (body.get("stream") or ":stream" in self._seen.path):
             if play.fault in ("cut", "late_cut", "stream_error", "first_error"):
@@ -307,6 +311,15 @@ def _seen(scope: Any, raw: bytes) -> Seen:
         body = None
     headers = {name.decode().lower(): value.decode("latin-1") for name, value in scope["headers"]}
     return Seen(_wire_of(path), path, headers, body if isinstance(body, dict) else None, scope["client"][1])
+
+
+def _model_of(seen: Seen) -> str:
+    return str(seen.body.get("model") or seen.path.rsplit("/", 1)[-1].split(":")[0])
+
+
+def _is_check(seen: Seen) -> bool:
+    """A person tries the connector: no scenario is about that."""
+    return bool(json.loads(seen.headers.get(LABELS_HEADER, "{}")).get("role") == "connector_test")
 
 
 def _wire_of(path: str) -> str:

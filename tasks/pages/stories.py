@@ -122,7 +122,10 @@ WHY: Mapping[str, str] = {
     "planned": "the plan was accepted",
     "question_stopped": "a budget stopped it",
     "raised": "a limit was raised",
+    "rate_limited": "the provider let nothing through",
     "room_again": "there is room again",
+    "timeout": "the provider did not answer in time",
+    "transient": "the provider failed",
     "tasks_go_on": "its tasks go on",
     "transport_failure": "the provider could not be reached",
 }

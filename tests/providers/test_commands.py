@@ -10,12 +10,12 @@ from django.core.management import CommandError, call_command
 
 from providers.catalog import Band, PriceCard, price_card
 from providers.fake.play import Play
-from providers.fake.server import FakeServer
+from providers.fake.server import FakeProvider, FakeServer
 from providers.management.commands.compare_prices import differences_of
 from providers.messages import Usage
-from providers.scenarios import ScriptedCall, Step
+from providers.scenarios import ScriptedCall, Step, read_entries
 from tests.factories.providers import make_connector
-from tests.providers.conftest import KEY
+from tests.providers.conftest import KEY, WIRES
 
 
 def run(name: str, *arguments: str) -> str:
@@ -72,6 +72,23 @@ def test_a_check_asks_nothing_without_live_and_reports_with_it(fake: FakeServer)
     assert "wrote 9 tokens, then read 9" in text
     assert "404" in text
     assert len(fake.seen) == 7
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("scripted", [False, True])
+def test_a_provider_that_a_person_started_passes_the_check(
+    fake: FakeServer, wire: str, scripted: bool
+) -> None:
+    """Issue 4: a connector is pointed at `fake_provider`, with or without scenarios, and tried."""
+    entries = (
+        read_entries([{"when": {"role": "agent"}, "steps": [{"text": "x"}]}], source="t") if scripted else ()
+    )
+    with FakeServer(FakeProvider(entries, key=KEY, polite=True)) as started:
+        row = make_connector(kind=wire, base_url=started.url(wire), key=KEY, config={"send_labels": True})
+        text = run("check_connector", row.organization.slug, "main", "--live")
+    assert "FAILED" not in text
+    assert "called report_weather" in text
 
 
 @pytest.mark.django_db

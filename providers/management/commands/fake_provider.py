@@ -26,7 +26,7 @@ class Command(BaseCommand):
     def handle(self, *_: Any, **options: Any) -> None:
         try:
             entries = load_scenarios(Path(options["scenarios"])) if options["scenarios"] else ()
-            server = FakeServer(FakeProvider(entries, key=options["key"]), port=options["port"])
+            server = FakeServer(FakeProvider(entries, key=options["key"], polite=True), port=options["port"])
         except (ScenarioError, OSError, OverflowError) as error:
             raise CommandError(str(error)) from None
         for wire in ("anthropic", "openai", "openrouter", "google"):
