@@ -162,6 +162,7 @@ def looked_at(page: Page, name: str, *, axe: bool) -> Iterator[str]:
             yield f"at {width}: {wide} wide: {page.evaluate(_WIDEST)}"
         for scheme in SCHEMES:
             page.emulate_media(color_scheme=scheme)
+            page.evaluate(_WHEN_COLOURS_STAY)
             if folder := os.environ.get("PAGES_TO"):
                 Path(folder).mkdir(parents=True, exist_ok=True)
                 page.screenshot(path=Path(folder) / f"{name}-{width}-{scheme}.png", full_page=True)
@@ -177,5 +178,9 @@ def axe_says(page: Page) -> Iterator[str]:
             yield f"{rule['id']}: {node['target']} {why[:200]}"
 
 
+# Django's admin fades from one scheme to the other; only what ends is waited for.
+_WHEN_COLOURS_STAY = """() => Promise.all(document.getAnimations()
+  .filter((each) => each.effect.getComputedTiming().endTime !== Infinity)
+  .map((each) => each.finished.catch(() => 0)))"""
 _WIDEST = """[...document.querySelectorAll('main *')].filter((e) => e.getBoundingClientRect().right > innerWidth + 1)
   .slice(0, 4).map((e) => `${e.tagName}.${e.className?.baseVal ?? e.className}`).join(' ')"""
