@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django import forms
 
-from budgets.money import NotAnAmount, Usd, parse_usd
+from budgets.money import NotAnAmount, Usd, exact, parse_usd
 from tenants.models import User
 from webhooks.endpoints import DESCRIPTION_CHARACTERS_MAX, WantedEndpoint
 from webhooks.hooks import LABEL, LABEL_CHARACTERS_MAX, NAME_CHARACTERS_MAX, WantedHook
@@ -110,7 +110,7 @@ def form_of(hook: IncomingHook, data: Any, *, authors: list[User]) -> HookForm:
     facts = {
         "name": hook.name,
         "author": str(hook.author_id),
-        "budget": "" if hook.budget is None else str(hook.budget).removeprefix("$"),
+        "budget": "" if hook.budget is None else exact(hook.budget),
         "label": hook.label,
     }
     form = HookForm(data, authors=authors, initial=facts)

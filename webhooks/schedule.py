@@ -107,7 +107,12 @@ def _asked(retry_after: str, now: datetime) -> int:
         return min(int(said), RETRY_AFTER_SECONDS_MAX)
     try:
         at = parsedate_to_datetime(said)
-    except (ValueError, TypeError):
+    except (
+        ValueError,
+        TypeError,
+        IndexError,
+        OverflowError,
+    ):  # a stranger's text: its numbers may be of any size
         return 0
     at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
     return min(max(0, round((at - now).total_seconds())), RETRY_AFTER_SECONDS_MAX)

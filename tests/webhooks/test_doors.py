@@ -14,6 +14,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
+from budgets.money import Usd
 from providers.sealing import KeyUnreadable
 from tenants.models import AuditEntry, Organization, Project, Role, Scope
 from tests.factories.tenants import (
@@ -365,6 +366,13 @@ def test_an_admin_makes_a_hook_in_the_browser_and_sees_what_came_in(
     assert "has no repository yet" in shown
     assert "signature invalid" in shown
     assert "whsec_" not in shown
+    hook.budget = Usd.dollars("1234.567891")
+    hook.save()
+    kept = admin.get(f"{page}/{hook.pk}").context["form"]["budget"].value()
+    settings = {"name": "CI 2", "author": str(author.pk), "budget": kept}
+    assert "Saved" in admin.post(f"{page}/{hook.pk}", settings, follow=True).content.decode()
+    hook.refresh_from_db()
+    assert hook.budget == Usd.dollars("1234.567891"), "a form that is saved as it was shown changes nothing"
     settings = {"name": "CI 2", "author": str(author.pk), "budget": ""}
     assert "Saved" in admin.post(f"{page}/{hook.pk}", settings, follow=True).content.decode()
     assert "whsec_" in admin.post(f"{page}/{hook.pk}/act", {"act": "rotate"}).content.decode()

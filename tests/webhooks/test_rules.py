@@ -114,6 +114,9 @@ def test_a_wait_is_shaken_by_a_fifth(shake: float, seconds: int) -> None:
         ("-3", 10),
         ("1e9", 10),
         ("", 10),
+        ("Mon, 01 Jan 99999999999999999999 00:00:00 GMT", 10),
+        ("Mon, 01 Jan 2026 00:00:00 +99999999999999999999999", 10),
+        ("1-Jan-9999:99 +00001e5) 9999999999", 10),
     ],
 )
 def test_retry_after_is_honoured_within_bounds(said: str, seconds: int) -> None:
