@@ -13,6 +13,7 @@ from django.db import connection, transaction
 
 from budgets.decisions import period_of
 from budgets.keys import COUNTS_CALLS, MeterKind
+from budgets.meters import LIMIT_FOLLOWED
 from budgets.models import LedgerVerdict, LimitChange, LimitRule, Meter
 
 PROBLEMS_KEPT_MAX = 100
@@ -48,7 +49,7 @@ SELECT r.key FROM budgets_reservation r, {each}
  WHERE m.id IS NULL OR (m.organization_id IS NOT NULL AND m.organization_id <> r.organization_id)
 """
 # A meter may stand above its limit only after an overrun, a bill that came after a release, or when a limit
-# that reached so far was in force since the meter began.
+# that reached so far was in force since the meter began: one that somebody set, or the deployment's before it changed.
 _OVER_THE_LIMIT = """
 SELECT m.name FROM budgets_meter m
  WHERE m.spent_{unit} + m.held_{unit} > m.limit_{unit}
@@ -59,6 +60,9 @@ SELECT m.name FROM budgets_meter m
                       AND (c.organization_id = m.organization_id OR m.organization_id IS NULL)
                       AND (c.before >= m.spent_{unit} + m.held_{unit} OR c.after >= m.spent_{unit} + m.held_{unit}
                            OR (c.at > m.created_at AND (c.before IS NULL OR c.after IS NULL))))
+   AND NOT EXISTS (SELECT 1 FROM tenants_auditentry a
+                    WHERE a.action = '{followed}' AND a.organization_id = m.organization_id
+                      AND a.subject = m.kind || ' ' || m.subject AND a.at > m.created_at)
 """
 _BROKEN_CHAINS = """
 WITH e AS (
@@ -117,7 +121,7 @@ def find_problems(now: datetime) -> Iterator[str]:
     for key in _names(_STRANGE_METERS):
         yield f"I2: reservation {key} names a meter that is missing or another organization's"
     for unit in _UNITS:
-        for name in _names(_OVER_THE_LIMIT.replace("{unit}", unit)):
+        for name in _names(_OVER_THE_LIMIT.replace("{unit}", unit).replace("{followed}", LIMIT_FOLLOWED)):
             yield f"I3: meter {name} is over its limit in {unit}, and no overrun or lowered limit explains it"
     for key in _names(_BROKEN_CHAINS):
         yield f"I4: reservation {key} has entries that do not fit its state"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import datetime
+
 from celery import shared_task
 from django.utils import timezone
 
@@ -11,17 +14,32 @@ from budgets.meters import follow_defaults
 from budgets.model_tasks import abandon_old
 from budgets.reservations import reap, thresholds
 from budgets.thresholds import note_missed_crossings
+from tenants.apart import apart
+
+
+def _note_missed_crossings(now: datetime) -> None:
+    note_missed_crossings(now, thresholds())
+
+
+SWEEP: tuple[Callable[[datetime], object], ...] = (
+    reap,
+    abandon_old,
+    return_expired,
+    follow_defaults,
+    _note_missed_crossings,
+)
 
 
 @shared_task(name="budgets.reap", acks_late=True, ignore_result=True)
 def sweep() -> None:
-    """Lapsed holds become unknown; expired raises return; changed settings hold; missed thresholds are written."""
+    """Lapsed holds become unknown; expired raises return; changed settings hold; missed thresholds are written.
+
+    One broken step keeps none of the others from its work.
+    """
     now = timezone.now()
-    reap(now)
-    abandon_old(now)
-    return_expired(now)
-    follow_defaults(now)
-    note_missed_crossings(now, thresholds())
+    for step in SWEEP:
+        with apart(step.__name__):
+            step(now)
 
 
 @shared_task(name="budgets.audit", acks_late=True, ignore_result=True)

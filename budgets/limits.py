@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
@@ -29,6 +29,7 @@ from budgets.limit_input import (
 from budgets.meters import ensure_meters, meter_key, read_meters
 from budgets.models import LimitChange, LimitRule, Meter
 from budgets.money import Usd
+from tenants.apart import apart
 from tenants.audit import note
 from tenants.models import Organization, User
 
@@ -131,7 +132,11 @@ def return_expired(now: datetime) -> int:
     due = LimitChange.objects.filter(expires_at__lte=now, returned_by__isnull=True).order_by(
         "expires_at", "id"
     )
-    return sum(_return_one(change, now) for change in due[:RETURNED_PER_SWEEP_MAX])
+    returned = 0
+    for change in due[:RETURNED_PER_SWEEP_MAX]:
+        with apart("return_limit", change=str(change.pk)):
+            returned += _return_one(change, now)
+    return returned
 
 
 def _return_one(change: LimitChange, now: datetime) -> bool:
@@ -153,7 +158,8 @@ def _return_one(change: LimitChange, now: datetime) -> bool:
             after=after,
             by=None,
             reason=reason,
-            key=f"return:{change.pk}",
+            # Nobody can have used it: keys are people's to choose. `returns` makes it happen once.
+            key=f"return:{uuid4()}",
             now=now,
             returns=change,
         )
@@ -218,6 +224,8 @@ def _write(
     returns: LimitChange | None = None,
 ) -> LimitChange:
     """The rule, the open meters and the audit rows, together. The rule is locked; then meters by id."""
+    at = _after_the_last(rule, unit, now)
+    check_expiry(expires_at, at)
     limit = _typed(unit, after)
     setattr(rule, _COLUMN[unit], limit)
     rule.save(update_fields=[_COLUMN[unit]])
@@ -241,11 +249,23 @@ def _write(
         reason=reason,
         expires_at=expires_at,
         returns=returns,
-        at=now,
+        at=at,
     )
     if rule.organization is not None:
         _note(change, rule.organization)
     return change
+
+
+def _after_the_last(rule: LimitRule, unit: Unit, now: datetime) -> datetime:
+    """When this change happened, in the order in which the lock let them through.
+
+    `now` was read before the wait, perhaps by the clock of another machine.
+    """
+    history = LimitChange.objects.filter(
+        **_of(rule.organization_id), kind=rule.kind, subject=rule.subject, unit=unit
+    )
+    last: LimitChange | None = history.order_by("at", "id").last()
+    return now if last is None or last.at < now else last.at + timedelta(microseconds=1)
 
 
 def _note(change: LimitChange, organization: Organization) -> None:

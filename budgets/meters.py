@@ -10,11 +10,13 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, QuerySet
 
 from budgets.decisions import Amount, MeterReading, Refusal, period_of, why_refused
 from budgets.keys import PLATFORM_SUBJECT, MeterKey, MeterKind
 from budgets.models import LimitRule, Meter
+from budgets.money import Usd
+from tenants.audit import note
 
 __all__ = [
     "MeterKey",
@@ -30,6 +32,8 @@ __all__ = [
     "refusals",
 ]
 
+# In the audit list, and what explains to the audit of the books a meter that stands above its limit.
+LIMIT_FOLLOWED = "limit.followed"
 # Whose limit is the deployment's until somebody sets another.
 _DEFAULTED = (
     MeterKind.ORGANIZATION,
@@ -139,14 +143,37 @@ def follow_defaults(now: datetime) -> int:
     count = 0
     for kind in _DEFAULTED:
         period = period_of(kind, now)
-        for meter in Meter.objects.filter(~Exists(ruled), kind=kind, period=period):
+        for meter in Meter.objects.select_related("organization").filter(
+            ~Exists(ruled), kind=kind, period=period
+        ):
             start = _starting(meter.key, None)
             before = {"limit_usd": meter.limit_usd, "limit_calls": meter.limit_calls}
             after = {"limit_usd": start.limit_usd, "limit_calls": start.limit_calls}
             if before != after:
-                as_read = Meter.objects.filter(~Exists(ruled), pk=meter.pk, **_or_null(before))
-                count += as_read.update(**after)
+                count += _follow(meter, Meter.objects.filter(~Exists(ruled), **_or_null(before)), after)
     return count
+
+
+@transaction.atomic
+def _follow(meter: Meter, as_read: QuerySet[Meter], after: dict[str, Any]) -> bool:
+    """The row and a line for the organization's admins, who did not do this."""
+    if not as_read.filter(pk=meter.pk).update(**after):
+        return False
+    if meter.organization is not None:
+        note(
+            meter.organization,
+            None,
+            LIMIT_FOLLOWED,
+            f"{meter.kind} {meter.subject}",
+            before={"limit_usd": _micro(meter.limit_usd), "limit_calls": meter.limit_calls},
+            after={"limit_usd": _micro(after["limit_usd"]), "limit_calls": after["limit_calls"]},
+            reason="the deployment's setting changed",
+        )
+    return True
+
+
+def _micro(amount: Usd | None) -> int | None:
+    return None if amount is None else amount.micro
 
 
 def _or_null(values: dict[str, Any]) -> dict[str, Any]:

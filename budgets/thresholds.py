@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from django.db.models import F, Q, QuerySet, Value
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Value
 from django.utils import timezone
 
 from budgets.decisions import MeterReading, Unit, thresholds_passed
@@ -14,6 +14,8 @@ from budgets.ledger.words import THRESHOLDS_PERCENT
 from budgets.models import Meter, ThresholdCrossing
 
 TOLD_AT_ONCE_MAX = 200
+# Of the meters whose row is missing, per sweep.
+NOTED_AT_ONCE_MAX = 1_000
 
 
 def note_crossings(meter_ids: Iterable[int], percents: Iterable[int] = THRESHOLDS_PERCENT) -> None:
@@ -31,19 +33,22 @@ def note_crossings(meter_ids: Iterable[int], percents: Iterable[int] = THRESHOLD
 
 
 def note_missed_crossings(now: datetime, percents: Iterable[int]) -> None:
-    """Look again at the meters of the open periods that have passed a threshold: a crash may have lost the row."""
-    percents = tuple(percents)
-    if not percents:
-        return
-    lowest = min(percents)
-    passed = (
-        Q(limit_usd__gt=Value(0), spent_usd__gte=F("limit_usd") * lowest / 100)
-        | Q(limit_tokens__gt=0, spent_tokens__gte=F("limit_tokens") * lowest / 100)
-        | Q(limit_calls__gt=0, spent_calls__gte=F("limit_calls") * lowest / 100)
-    )
+    """Look again at the meters of the open periods: a crash may have lost a row, or a limit was lowered.
+
+    Only those without a row that is due are read: of the meters for life there are as many as Changes.
+    """
+    missing = Q(pk=None)
+    for percent in percents:
+        for unit in Unit:
+            written = ThresholdCrossing.objects.filter(meter=OuterRef("pk"), unit=unit, percent=percent)
+            passed = {
+                f"limit_{unit}__gt": Value(0),
+                f"spent_{unit}__gte": F(f"limit_{unit}") * percent / 100,
+            }
+            missing |= Q(~Exists(written), **passed)
     month, day = f"{now:%Y-%m}", f"{now:%Y-%m-%d}"
-    found = Meter.objects.filter(passed, period__in=("", month, day)).values_list("pk", flat=True)
-    note_crossings(found, percents)
+    found = Meter.objects.filter(missing, period__in=("", month, day)).order_by("pk")
+    note_crossings(found.values_list("pk", flat=True)[:NOTED_AT_ONCE_MAX], percents)
 
 
 def untold_crossings() -> list[ThresholdCrossing]:

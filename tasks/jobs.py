@@ -9,7 +9,6 @@ from uuid import UUID
 from celery import shared_task
 from django.utils import timezone
 
-from tasks.apart import apart
 from tasks.attempts.run import run_task
 from tasks.attempts.watch import end_dead_runs, refresh_late_costs
 from tasks.attempts.watch import watch_runs as watch_all_runs
@@ -22,6 +21,7 @@ from tasks.unknowns import tell_unknown_charges
 from tasks.wake import WAKE_CHANGE, WAKE_PREFLIGHT, WAKE_TASK, wake_change
 from tasks.windows import resume_stops
 from tasks.work import work_on
+from tenants.apart import apart
 
 CHANGES_PER_SWEEP_MAX = 500
 

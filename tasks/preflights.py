@@ -15,7 +15,6 @@ from django.utils import timezone
 
 from agents.workspace import preflight as engine
 from agents.workspace.git import store_for
-from tasks.apart import apart
 from tasks.errors import LostRace, StillOpen
 from tasks.models import Criterion, Preflight
 from tasks.owners import is_surely_dead, this_process
@@ -24,6 +23,7 @@ from tasks.transitions import move_preflight
 from tasks.wake import wake_preflight
 from tasks.wanted import COMMAND_CHARACTERS_MAX, why_no_command
 from tenants import text
+from tenants.apart import apart
 from tenants.audit import note
 from tenants.errors import InvalidInput, NotVisible
 from tenants.models import Project, User

@@ -12,7 +12,6 @@ from django.db.models import F, Q
 from agents.errors import LostRef
 from agents.index import build_index
 from agents.workspace.git import store_for
-from tasks.apart import apart
 from tasks.errors import IllegalMove
 from tasks.events import record, write_receipt
 from tasks.fence import make_due
@@ -20,6 +19,7 @@ from tasks.models import Candidate, Change, Trunk
 from tasks.owners import is_surely_dead, this_process
 from tasks.states import CHANGE_MOVES, CandidateState, ChangeState
 from tasks.transitions import locked_change, move_candidate, move_change
+from tenants.apart import apart
 from tenants.audit import note
 from tenants.models import User
 

@@ -12,13 +12,18 @@ from budgets.models import ThresholdCrossing
 from budgets.thresholds import mark_told, untold_crossings
 from tasks.events import record, record_for_organization
 from tasks.models import Change
+from tenants.apart import apart
 
 BUDGET_THRESHOLD = "budget.threshold"
 
 
 def tell_thresholds(now: datetime) -> int:
     """Make the events that are due, each with its mark in one transaction; how many."""
-    return sum(_tell(crossing, now) for crossing in untold_crossings())
+    told = 0
+    for crossing in untold_crossings():
+        with apart("tell_threshold", crossing=str(crossing.pk)):
+            told += _tell(crossing, now)
+    return told
 
 
 @transaction.atomic

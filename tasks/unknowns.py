@@ -11,6 +11,7 @@ from django.db.models.functions import Cast, Concat
 from budgets.models import Reservation, ReservationState
 from tasks.events import record, record_for_organization
 from tasks.models import Change, Event
+from tenants.apart import apart
 
 UNKNOWN_CHARGE = "reservation.unknown"
 # A charge is told within seconds; what a stopped deployment left lying, within a day of its close.
@@ -32,7 +33,11 @@ def tell_unknown_charges(now: datetime) -> int:
         .order_by("closed_at", "pk")
         .select_related("organization")[:TOLD_AT_ONCE_MAX]
     )
-    return sum(_tell(each, now) for each in list(fresh))
+    count = 0
+    for each in list(fresh):
+        with apart("tell_unknown_charge", call=str(each.pk)):
+            count += _tell(each, now)
+    return count
 
 
 @transaction.atomic

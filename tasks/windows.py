@@ -13,7 +13,6 @@ from budgets.decisions import Amount, Unit
 from budgets.keys import MeterKind
 from budgets.meters import meter_key, refusals
 from budgets.money import Usd
-from tasks.apart import apart
 from tasks.dependents import settle_dependents
 from tasks.errors import NotStopped
 from tasks.events import record, write_receipt
@@ -24,6 +23,7 @@ from tasks.stops import ENDS_WITH_ITS_PERIOD, ENDS_WITH_ROOM, FRESH_WINDOW, may_
 from tasks.transitions import locked_change, move_task
 from tenants import audit
 from tenants.access import require_role
+from tenants.apart import apart
 from tenants.errors import InvalidInput
 from tenants.models import Role, User
 

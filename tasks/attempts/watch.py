@@ -13,7 +13,6 @@ from budgets.errors import ClosedDifferently
 from budgets.models import Reservation, ReservationState
 from budgets.reservations import keep, runs_corrected_since
 from routing.words import EndReason
-from tasks.apart import apart
 from tasks.attempts.finish import finish, refresh_cost
 from tasks.claims import renew_claims
 from tasks.dispatch import wake_waiting_for_money
@@ -22,6 +21,7 @@ from tasks.models import TaskRun
 from tasks.owners import is_surely_dead
 from tasks.states import RunState
 from tasks.supervision import RUN_CHECKS_MAX, RUN_SECONDS_MAX, checks_passed, is_cancelled
+from tenants.apart import apart
 
 # A call of a run that was ended from outside may still settle for about this long.
 LATE_SETTLEMENT_SECONDS = 900

@@ -14,7 +14,8 @@ from django.utils import timezone
 from budgets.audit import audit_ledger, find_problems, ledger_problems
 from budgets.jobs import audit, sweep
 from budgets.keys import MeterKind
-from budgets.models import Entry, LimitRule, Meter, Reservation
+from budgets.meters import follow_defaults
+from budgets.models import Entry, LimitRule, Meter, Reservation, ThresholdCrossing
 from budgets.money import Usd
 from budgets.reservations import keep, settle
 from providers.messages import Usage
@@ -110,3 +111,16 @@ def test_the_sweep_closes_what_lapsed(books: None) -> None:
     assert not Reservation.objects.filter(state="held").exists()
     assert Meter.objects.get(kind=MeterKind.CHANGE).held_usd == Usd(0)
     assert list(find_problems(timezone.now())) == []
+
+
+def test_a_step_of_the_sweep_that_breaks_keeps_no_other_from_its_work(
+    books: None, with_plane: Callable[..., object]
+) -> None:
+    FAULTS["I5"]()
+    Meter.objects.filter(kind="project").update(limit_usd=Usd(1))
+    with_plane(monthly_limit="no amount")
+    with pytest.raises(TypeError):
+        follow_defaults(timezone.now())
+    sweep()
+    assert not Reservation.objects.filter(state="held").exists()
+    assert ThresholdCrossing.objects.filter(meter__kind="project").exists()

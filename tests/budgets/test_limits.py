@@ -350,3 +350,71 @@ def test_a_changed_setting_holds_with_the_next_sweep_where_nobody_set_a_limit(
     assert limits_of(own)["daily_calls"] == 5
     assert limits_of(ruled)["organization"] == Usd.dollars("7")
     assert list(find_problems(NOON)) == []
+
+
+def test_limits_set_by_clocks_that_differ_stand_in_the_order_in_which_they_were_set() -> None:
+    """Issue 3, time: two machines 5 s apart. The later one by the lock is the one in force, and the chain is whole."""
+    key = organization_key()
+    limit(key, Usd(20_000_000), now=NOON + timedelta(seconds=5))
+    limit(key, Usd(30_000_000), now=NOON)
+    assert in_force(key) == Usd(30_000_000)
+    limit(key, Usd(90_000_000), now=NOON + timedelta(minutes=1), expires_at=NOON + timedelta(hours=1))
+    return_expired(NOON + timedelta(hours=2))
+    assert in_force(key) == Usd(30_000_000)
+    assert list(find_problems(NOON)) == []
+
+
+def test_a_raise_by_a_clock_that_is_late_may_not_end_before_it_began() -> None:
+    key = organization_key()
+    limit(key, Usd(20_000_000), now=NOON + timedelta(seconds=5))
+    with pytest.raises(InvalidInput) as problem:
+        limit(key, Usd(30_000_000), now=NOON, expires_at=NOON + timedelta(seconds=3))
+    assert problem.value.field == "expires_at"
+    assert in_force(key) == Usd(20_000_000)
+
+
+def test_no_key_of_a_person_keeps_a_raise_from_its_return() -> None:
+    """Ids of changes can be read over REST: somebody may use a name that Remit would choose."""
+    key, other = organization_key(), organization_key()
+    raised = limit(key, Usd(20_000_000), expires_at=NOON + timedelta(hours=1))
+    limit(other, Usd(20_000_000), expires_at=NOON + timedelta(hours=1, minutes=1))
+    limit(key, Usd(20_000_001), key=f"return:{raised.pk}", expires_at=NOON + timedelta(hours=2))
+    assert return_expired(NOON + timedelta(hours=3)) == 3
+    assert (in_force(key), in_force(other)) == (Usd(10_000_000), Usd(10_000_000))
+
+
+def test_a_raise_that_cannot_return_keeps_no_other_from_it() -> None:
+    """A row of one tenant that no code of today can read, the first in line."""
+    key, other = organization_key(), organization_key()
+    LimitChange.objects.create(
+        key="k",
+        organization_id=key.organization_id,
+        kind="of another version",
+        subject="x",
+        unit="usd",
+        before=1,
+        after=2,
+        expires_at=NOON + timedelta(hours=1),
+        at=NOON,
+    )
+    limit(other, Usd(20_000_000), expires_at=NOON + timedelta(hours=2))
+    assert return_expired(NOON + timedelta(hours=3)) == 1
+    assert in_force(other) == Usd(10_000_000)
+
+
+def test_a_default_below_what_is_spent_stops_the_next_call_and_is_explained(
+    with_plane: Callable[..., object],
+) -> None:
+    """The operator lowers the setting: the books stay sound, and the admins read in their audit list what happened."""
+    meters = make_payers()
+    settle(make_hold(meters, 8_000_000).reservation_id, cost=Usd(8_000_000), usage=USAGE, rates=None)
+    with_plane(monthly_limit=Usd.dollars("5"))
+    follow_defaults(NOON)
+    assert [one.kind for one in refusals(meters, Amount(Usd(1), 1), now=NOON)] == [MeterKind.ORGANIZATION]
+    assert list(find_problems(NOON)) == []
+    entry = AuditEntry.objects.get(action="limit.followed")
+    assert (entry.before, entry.after) == (
+        {"limit_usd": 10_000_000, "limit_calls": None},
+        {"limit_usd": 5_000_000, "limit_calls": None},
+    )
+    assert entry.actor is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -80,3 +81,35 @@ def test_the_domain_tells_each_crossing_once() -> None:
     assert mark_told(crossing, now=NOON)
     assert not mark_told(crossing, now=NOON)
     assert untold_crossings() == []
+
+
+def test_a_limit_that_is_lowered_below_a_threshold_is_noticed_by_the_sweep() -> None:
+    meters = make_payers()
+    limit(meters[0], Usd(1_000))
+    spend(meters, 400)
+    limit(meters[0], Usd(500))
+    note_missed_crossings(NOON, (50, 80, 100))
+    assert crossed() == [("change", 50), ("change", 80)]
+    limit(meters[0], Usd(0))
+    note_missed_crossings(NOON, (50, 80, 100))
+    assert crossed() == [("change", 50), ("change", 80)], "of nothing there is no percentage"
+
+
+def test_the_sweep_reads_no_meter_whose_thresholds_are_written(django_assert_num_queries: Any) -> None:
+    """Meters of Changes live for ever: a sweep that took up each of them again would read more every day."""
+    for _ in range(3):
+        meters = make_payers()
+        limit(meters[0], Usd(1_000))
+        spend(meters, 600)
+    with django_assert_num_queries(1):
+        note_missed_crossings(NOON, (50, 80, 100))
+    assert len(crossed()) == 3
+
+
+def test_one_charge_that_crosses_them_all_writes_each_once_with_two_sweeps_beside_it() -> None:
+    meters = make_payers()
+    limit(meters[0], Usd(1_000))
+    spend(meters, 1_000)
+    for _ in range(2):
+        note_missed_crossings(NOON, (50, 80, 100))
+    assert crossed() == [("change", 50), ("change", 80), ("change", 100)]
