@@ -24,7 +24,7 @@ from budgets.models import (
     ThresholdCrossing,
 )
 from budgets.reservations import REASON_CHARACTERS_MAX, release_unknown
-from tenants.admin import ReadOnly
+from tenants.admin import ReadOnly, chosen_few
 from tenants.errors import InvalidInput
 from tenants.models import User
 
@@ -107,10 +107,13 @@ class Reservations(ReadOnly):
 
     @admin.action(description="Release unknown charges…", permissions=["release"])
     def release(self, request: HttpRequest, rows: QuerySet[Reservation]) -> HttpResponse | None:
-        chosen = list(rows.filter(state=ReservationState.UNKNOWN)[:RELEASED_AT_ONCE_MAX])
+        unknown = rows.filter(state=ReservationState.UNKNOWN)
+        if not unknown.exists():
+            self.message_user(request, "None of these is an unknown charge.", messages.WARNING)
+            return None
+        chosen = chosen_few(self, request, unknown, RELEASED_AT_ONCE_MAX)
         form = ReleaseForm(request.POST if "release" in request.POST else None)
         if not chosen:
-            self.message_user(request, "None of these is an unknown charge.", messages.WARNING)
             return None
         if not form.is_valid():
             context = {

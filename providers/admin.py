@@ -40,18 +40,18 @@ class ConnectorAdmin(ReadOnly):
     )
     actions = ("enable", "disable", "stand_ins")
 
-    def has_plan_permission(self, request: HttpRequest) -> bool:
+    def has_act_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("providers.change_connector")
 
     @admin.display(boolean=True, description="key stored")
     def with_key(self, connector: Connector) -> bool:
         return connector.has_key
 
-    @admin.action(description="Enable")
+    @admin.action(description="Enable", permissions=["act"])
     def enable(self, request: HttpRequest, chosen: QuerySet[Connector]) -> None:
         self._switch(request, chosen, enabled=True)
 
-    @admin.action(description="Disable: nobody can call through it")
+    @admin.action(description="Disable: nobody can call through it", permissions=["act"])
     def disable(self, request: HttpRequest, chosen: QuerySet[Connector]) -> None:
         self._switch(request, chosen, enabled=False)
 
@@ -60,7 +60,7 @@ class ConnectorAdmin(ReadOnly):
         for connector in chosen.select_related("organization"):
             switch_connector(connector, enabled=enabled, by=cast(User, request.user), operator=True)
 
-    @admin.action(description="Set the stand-ins…", permissions=["plan"])
+    @admin.action(description="Set the stand-ins…", permissions=["act"])
     def stand_ins(self, request: HttpRequest, chosen: QuerySet[Connector]) -> HttpResponse | None:
         rows = list(chosen.select_related("organization")[:2])
         if len(rows) != 1:

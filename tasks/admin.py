@@ -36,7 +36,7 @@ from tasks.models import (
 from tasks.pages.forms import RaiseForm, ReasonForm
 from tasks.raises import preview_raise, raise_budget
 from tasks.windows import reopen_task
-from tenants.admin import ReadOnly
+from tenants.admin import ReadOnly, chosen_few
 from tenants.errors import TenantError
 from tenants.models import User
 
@@ -59,7 +59,7 @@ class Acts(ReadOnly):
     def ask(
         self,
         request: HttpRequest,
-        rows: QuerySet[Any],
+        rows: Iterable[Any],
         *,
         form: forms.Form,
         title: str,
@@ -110,7 +110,9 @@ class Changes(Acts):
 
     @admin.action(description="Raise budget…", permissions=["act"])
     def raise_limit(self, request: HttpRequest, rows: QuerySet[Change]) -> HttpResponse | None:
-        chosen = list(rows.select_related("project", "organization")[:ROWS_AT_ONCE_MAX])
+        chosen = chosen_few(self, request, rows.select_related("project", "organization"), ROWS_AT_ONCE_MAX)
+        if not chosen:
+            return None
         sent = "raise" in request.POST or "preview" in request.POST
         form = RaiseForm(request.POST if sent else None, initial={"key": f"admin-{uuid4()}"})
         preview = ""
@@ -125,20 +127,23 @@ class Changes(Acts):
             except TenantError as refused:
                 form.add_error(None, str(refused))
         title = f"Raise a budget of {len(chosen)} change{'' if len(chosen) == 1 else 's'}"
-        return self.ask(request, rows, form=form, title=title, verb="raise", preview=preview)
+        return self.ask(request, chosen, form=form, title=title, verb="raise", preview=preview)
 
     @admin.action(description="Cancel…", permissions=["act"])
     def cancel(self, request: HttpRequest, rows: QuerySet[Change]) -> HttpResponse | None:
+        chosen = chosen_few(self, request, rows.select_related("project", "organization"), ROWS_AT_ONCE_MAX)
+        if not chosen:
+            return None
         sent = "cancel" in request.POST
         form = ReasonForm(request.POST if sent else None, initial={"key": "cancel"})
         if not (sent and form.is_valid()):
-            return self.ask(request, rows, form=form, title="Cancel changes", verb="cancel")
+            return self.ask(request, chosen, form=form, title="Cancel changes", verb="cancel")
 
         def act(change: Change) -> str:
-            cancel_change(change, by=_person(request), now=timezone.now())
+            cancel_change(change, by=_person(request), now=timezone.now(), reason=form.cleaned_data["reason"])
             return f"{change}: cancelled"
 
-        self.each(request, rows[:ROWS_AT_ONCE_MAX], act)
+        self.each(request, chosen, act)
         return None
 
 
@@ -162,16 +167,19 @@ class Tasks(Acts):
 
     @admin.action(description="Reopen attempt window…", permissions=["act"])
     def reopen(self, request: HttpRequest, rows: QuerySet[Task]) -> HttpResponse | None:
+        chosen = chosen_few(self, request, rows.select_related("change__organization"), ROWS_AT_ONCE_MAX)
+        if not chosen:
+            return None
         sent = "reopen" in request.POST
         form = ReasonForm(request.POST if sent else None, initial={"key": f"admin-{uuid4()}"})
         if not (sent and form.is_valid()):
-            return self.ask(request, rows, form=form, title="Reopen attempt windows", verb="reopen")
+            return self.ask(request, chosen, form=form, title="Reopen attempt windows", verb="reopen")
 
         def act(task: Task) -> str:
             reopen_task(task, by=_person(request), now=timezone.now(), **form.cleaned_data)
             return f"{task}: a fresh attempt window"
 
-        self.each(request, rows.select_related("change__organization")[:ROWS_AT_ONCE_MAX], act)
+        self.each(request, chosen, act)
         return None
 
 

@@ -92,7 +92,7 @@ def start_draft(change: Change, *, by: User, now: datetime) -> None:
 
 
 @transaction.atomic
-def cancel_change(change: Change, *, by: User, now: datetime) -> None:
+def cancel_change(change: Change, *, by: User, now: datetime, reason: str = "") -> None:
     """End a Change and every Task that is not done. Runs notice it at their next beat; composing loses its fence."""
     locked = locked_change(change.pk)
     move_change(
@@ -100,7 +100,7 @@ def cancel_change(change: Change, *, by: User, now: datetime) -> None:
     )
     for task in locked.tasks.filter(state__in=CANCELLED_TASKS).order_by("position"):
         move_task(task, TaskState.CANCELLED, because="change_cancelled", now=now)
-    note(locked.organization, by, "change.cancelled", locked.key)
+    note(locked.organization, by, "change.cancelled", locked.key, reason=reason)
     change.refresh_from_db()
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from django.contrib import admin
+import allauth.account.admin
+import allauth.mfa.admin  # noqa: F401  # both register screens, which ours replace
+from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
+from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin
+from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from tenants.audit import note
 from tenants.models import (
     ApiToken,
     AuditEntry,
@@ -28,6 +34,12 @@ else:
     Base, Inline = admin.ModelAdmin, admin.TabularInline
 
 
+for _model in (EmailAddress, Authenticator):
+    admin.site.unregister(_model)
+
+RIGHTS = ("is_staff", "is_superuser", "groups", "user_permissions")
+
+
 class ReadOnly(Base):
     """Shown, searched and filtered; never made, changed or deleted by hand."""
 
@@ -39,6 +51,17 @@ class ReadOnly(Base):
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:  # noqa: ARG002
         return False
+
+
+def chosen_few(screen: Base, request: HttpRequest, rows: QuerySet[Any], most: int) -> list[Any]:
+    """The chosen rows of an act; none, and a word of it, when they are too many to look through before acting."""
+    chosen = list(rows[: most + 1])
+    if len(chosen) <= most:
+        return chosen
+    screen.message_user(
+        request, f"Choose at most {most} rows at once. Nothing was changed.", messages.WARNING
+    )
+    return []
 
 
 class Memberships(Inline):
@@ -76,6 +99,49 @@ class People(UserAdmin[User]):
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:  # noqa: ARG002
         """Their changes and audit entries name them: switch off instead."""
         return False
+
+    def has_change_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
+        """Who may change people is not yet who may change operators, nor their passwords."""
+        return super().has_change_permission(request, obj) and _may_touch(request, obj)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: User | None = None) -> Any:
+        """Rights over the deployment are given by those who have all of them."""
+        kept = tuple(super().get_readonly_fields(request, obj))
+        return kept if _is_superuser(request) else (*kept, *RIGHTS)
+
+
+@admin.register(EmailAddress)
+class Addresses(ReadOnly):
+    """An address is proved by its invitation; one written here by hand would be a way into an account."""
+
+    list_display = ("email", "user", "primary", "verified")
+    list_filter = ("primary", "verified")
+    list_select_related = ("user",)
+    search_fields = ("email", "user__email")
+
+
+@admin.register(Authenticator)
+class SecondFactors(ReadOnly):
+    """Their secrets stay out of sight. Deleting one lets in who lost the phone and the recovery codes."""
+
+    exclude = ("data",)
+    list_display = ("user", "type", "created_at", "last_used_at")
+    list_filter = ("type", "created_at", "last_used_at")
+    list_select_related = ("user",)
+    search_fields = ("user__email",)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        row = cast("Authenticator | None", obj)
+        return request.user.has_perm("mfa.delete_authenticator") and _may_touch(request, row and row.user)
+
+    def delete_model(self, request: HttpRequest, obj: Authenticator) -> None:
+        _note_removed(request, obj)
+        super().delete_model(request, obj)
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Authenticator]) -> None:
+        for row in queryset.select_related("user"):
+            _note_removed(request, row)
+        super().delete_queryset(request, queryset)
 
 
 @admin.register(Organization)
@@ -175,3 +241,24 @@ class IdempotencyRecords(ReadOnly):
     list_filter = (("status", admin.EmptyFieldListFilter), "created_at")
     list_select_related = ("user",)
     search_fields = ("key", "user__email")
+
+
+def _is_superuser(request: HttpRequest) -> bool:
+    return cast(User, request.user).is_superuser
+
+
+def _may_touch(request: HttpRequest, person: User | None) -> bool:
+    """None: whether there are people at all whom the asker may touch."""
+    return person is None or _is_superuser(request) or not (person.is_staff or person.is_superuser)
+
+
+def _note_removed(request: HttpRequest, factor: Authenticator) -> None:
+    """In the audit list of every organization that the person belongs to."""
+    for membership in factor.user.memberships.select_related("organization"):
+        note(
+            membership.organization,
+            cast(User, request.user),
+            "member.second_factor_removed",
+            factor.user.email,
+            before={"kind": factor.type},
+        )
