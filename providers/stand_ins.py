@@ -38,7 +38,6 @@ def check_plan(organization: Organization, name: str, plan: Plan | None) -> None
     for index, stand_in in enumerate(plan.stand_ins):
         place = f"connectors[{index}]"
         row = _row(rows, name, stand_in, place)
-        _check_line(rows, name, row, place)
         if row.kind != ConnectorKind.SCRIPTED:  # a script answers to labels, whatever the model
             _check_models(row, stand_in, place)
 
@@ -65,23 +64,6 @@ def _row(rows: Mapping[str, Connector], name: str, stand_in: StandIn, place: str
             f"{place}: {said} is disabled", "Enable it first, or take it out.", code="connector_disabled"
         )
     return rows[said]
-
-
-def _check_line(rows: Mapping[str, Connector], name: str, row: Connector, place: str) -> None:
-    """Whoever stands in for another leads to it by no way: who pays in whose place is a line, never a circle."""
-    seen, to_look_at = {row.name}, [row]
-    while to_look_at:
-        one = to_look_at.pop()
-        for further in _named_by(one):
-            if further == name:
-                raise _wrong(
-                    f"{place}: {row.name} leads back here, {one.name} falls back to {name}",
-                    f"Take {name} out of the fallbacks of {one.name} first.",
-                    code="fallback_cycle",
-                )
-            if further in rows and further not in seen:
-                seen.add(further)
-                to_look_at.append(rows[further])
 
 
 def _named_by(row: Connector) -> list[str]:

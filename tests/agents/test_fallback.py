@@ -118,6 +118,16 @@ def test_each_try_has_a_hold_of_its_own_paid_by_the_account_that_is_asked(
     assert [call.connector for call in ModelCall.objects.order_by("pk")] == ["main"] * 3 + ["spare"]
 
 
+def test_two_that_stand_in_for_each_other_are_asked_in_one_line(fake: FakeServer, project: Project) -> None:
+    """The stand-in's own plan is not followed: its failure ends the call, and nothing goes round."""
+    back = {"connectors": [{"connector": "main", "models": {}}]}
+    Connector.objects.filter(organization=project.organization, name="spare").update(fallback=back)
+    fake.push(*status(529, 529, 529, 503, 503, 503))
+    with pytest.raises(CallFailed):
+        ask(make_payers(project))
+    assert [call.connector for call in ModelCall.objects.order_by("pk")] == ["main"] * 3 + ["spare"] * 3
+
+
 @pytest.mark.parametrize(
     ("play", "end", "note"),
     [
