@@ -8,6 +8,8 @@ AGENTS_PER_CHANGE_MAX = 8
 # Why a Task that could start does not: kept in `waiting_for` and shown as it is.
 BLOCKED_LIMIT = "blocked_limit"
 PAUSED = "paused"
+# Of a start, and of a Change's own work: only holds stand in the way. Behind it, at which limit.
+WAITS_FOR_HELD_MONEY = "held_money:"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from django.utils import timezone
 
@@ -16,6 +17,8 @@ from agents.spec import HELD, Payers
 from budgets.keys import MeterKey
 from budgets.meters import payer_meters
 from routing.words import BUDGET, TRANSPORT, EndReason, Tier
+from tasks.admission import WAITS_FOR_HELD_MONEY
+from tasks.dispatch import wake_waiting_for_money
 from tasks.events import record, tell_noted, write_receipt
 from tasks.fence import QUESTION_LEASE_SECONDS, RESUMED_STATES, WorkHold
 from tasks.funding import payers_for, stop_change
@@ -28,9 +31,8 @@ from tenants.models import Project, User
 WORK_DELAYS_MAX = 6
 WORK_DELAY_SECONDS = 5  # doubled each time: 5, 10, 20, ... 160
 FAILURE_CHARACTERS_MAX = 1_000
+# Holds end at any moment and mostly wake who waits; a lease lets none of them live for ever, so nobody counts these.
 HELD_DELAY_SECONDS = 10
-HELD_DELAYS_MAX = 60
-assert HELD_DELAYS_MAX >= WORK_DELAYS_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +69,13 @@ def ask_role(
         counts_daily=role.counts_daily,
         now=now,
     )
-    return ask(
-        _question(role, prompt),
-        payers,
-        supervisor=None if hold is None else _Asking(hold),
-        tell=lambda noted: tell_noted(noted, change=change, now=timezone.now()),
-    )
+    with _holds_end(change.organization_id):
+        return ask(
+            _question(role, prompt),
+            payers,
+            supervisor=None if hold is None else _Asking(hold),
+            tell=lambda noted: tell_noted(noted, change=change, now=timezone.now()),
+        )
 
 
 def ask_before_a_change(
@@ -98,7 +101,20 @@ def ask_before_a_change(
         key=f"{role.name}:{project.pk}:{uuid4().hex}",
         tier=role.tier.word,
     )
-    return ask(_question(role, prompt), payers)
+    with _holds_end(project.organization_id):
+        return ask(_question(role, prompt), payers)
+
+
+@contextmanager
+def _holds_end(organization_id: UUID) -> Iterator[None]:
+    """Wake whoever waits for held money after a question that had some; one that was refused held nothing."""
+    try:
+        yield
+    except StopRun as stop:
+        if stop.end not in BUDGET:
+            wake_waiting_for_money(organization_id, now=timezone.now())
+        raise
+    wake_waiting_for_money(organization_id, now=timezone.now())
 
 
 def _question(role: Role, prompt: str) -> Question:
@@ -144,8 +160,8 @@ def stop_work(hold: WorkHold, work: str, stop: StopRun, *, now: datetime) -> Non
     """
     assert work in RESUMED_STATES, work
     with hold.writing() as change:
-        if stop.note == HELD and change.work_delays < HELD_DELAYS_MAX:
-            _delay(change, work, stop.end.value, seconds=HELD_DELAY_SECONDS, now=now)
+        if stop.note == HELD:
+            _wait_for_holds(change, work, stop.end.value, now=now)
         elif stop.end in TRANSPORT and change.work_delays < WORK_DELAYS_MAX:
             seconds = stop.retry_after_seconds or WORK_DELAY_SECONDS * 2**change.work_delays
             _delay(change, work, stop.end.value, seconds=seconds, now=now)
@@ -166,10 +182,20 @@ def stop_after_fault(hold: WorkHold, fault: Exception, *, now: datetime) -> None
             _fail(change, change.state, StopRun(EndReason.TRANSIENT, note), now=now)
 
 
+def _wait_for_holds(change: Change, work: str, limit: str, *, now: datetime) -> None:
+    """Asked again when a hold ends, told once. No delay is counted: while it would fit, nothing stops it."""
+    waiting_for = f"{WAITS_FOR_HELD_MONEY}{limit}"
+    again_at = now + timedelta(seconds=HELD_DELAY_SECONDS)
+    Change.objects.filter(pk=change.pk).update(work_key="", not_before=again_at, waiting_for=waiting_for)
+    if change.waiting_for != waiting_for:
+        data = {"work": work, "because": limit, "again_at": again_at.isoformat()}
+        record("change.work.delayed", change=change, data=data, now=now)
+
+
 def _delay(change: Change, work: str, because: str, *, seconds: float, now: datetime) -> None:
     again_at = now + timedelta(seconds=seconds)
     Change.objects.filter(pk=change.pk).update(
-        work_key="", not_before=again_at, work_delays=change.work_delays + 1
+        work_key="", not_before=again_at, work_delays=change.work_delays + 1, waiting_for=""
     )
     data = {"work": work, "because": because, "again_at": again_at.isoformat()}
     record("change.work.delayed", change=change, data=data, now=now)
@@ -177,7 +203,9 @@ def _delay(change: Change, work: str, because: str, *, seconds: float, now: date
 
 def _block(change: Change, work: str, stop: StopRun, *, now: datetime) -> None:
     stop_change(change, stop.end.value, work=work, refusals=stop.refusals, now=now)
-    Change.objects.filter(pk=change.pk).update(work_key="", not_before=_turn_of(stop.refusals), work_delays=0)
+    Change.objects.filter(pk=change.pk).update(
+        work_key="", not_before=_turn_of(stop.refusals), work_delays=0, waiting_for=""
+    )
 
 
 def _fail(change: Change, work: str, stop: StopRun, *, now: datetime) -> None:

@@ -16,13 +16,13 @@ from agents.spec import CALL_SECONDS_MAX
 from budgets.errors import ClosedDifferently
 from budgets.models import Reservation, ReservationState
 from budgets.reservations import keep, refund
-from tasks.admission import BLOCKED_LIMIT, PAUSED, AdmissionFacts, Admit, Wait, admit
+from tasks.admission import BLOCKED_LIMIT, PAUSED, WAITS_FOR_HELD_MONEY, AdmissionFacts, Admit, Wait, admit
 from tasks.events import record
 from tasks.models import Change, Task, TaskRun
 from tasks.owners import is_surely_dead
-from tasks.states import ChangeState, TaskState
+from tasks.states import WORKING_CHANGES, ChangeState, TaskState
 from tasks.transitions import locked_change
-from tasks.wake import wake_task
+from tasks.wake import wake_change, wake_task
 from tenants.caps import caps_of
 
 # How long a worker may take from taking a Task to its first run row: a classifier's and a
@@ -34,7 +34,6 @@ WAKES_PER_SWEEP_MAX = 500
 
 # Tasks of a Change that stopped at a limit go on where their own meters have room: each asks for itself.
 STARTING_STATES = (ChangeState.RUNNING, ChangeState.BUDGET_BLOCKED)
-WAITS_FOR_HELD_MONEY = "held_money:"
 # Holds end at any moment and mostly wake who waits; this is how long the others wait before they ask again.
 HELD_WAIT_SECONDS = 10
 
@@ -98,8 +97,9 @@ def wake_lost(now: datetime) -> int:
 def wake_waiting_for_money(organization_id: UUID, *, besides: Task | None = None, now: datetime) -> None:
     """A hold ended: whoever waits for one in this organization may ask again at once, after the commit.
 
-    Not before: their rows belong to other Changes, whose locks this transaction does not have. `besides` is
-    the Task that has just begun to wait.
+    Tasks, and Changes whose planning or composing waits. Only for holds that were there: who was refused wakes
+    nobody, or two that wait would wake each other for ever. Not before the commit: their rows belong to other
+    Changes, whose locks this transaction does not have. `besides` is the Task that has just begun to wait.
     """
     skipped = besides.pk if besides else None
     transaction.on_commit(partial(_wake_waiting, organization_id, skipped, now))
@@ -195,6 +195,23 @@ def _wake_waiting(organization_id: UUID, skipped: UUID | None, now: datetime) ->
         still = Task.objects.filter(pk=task.pk, state=TaskState.READY, owner="", waiting_for=task.waiting_for)
         if still.update(not_before=now):
             _wake([task], now=now)
+    changes = _waiting_changes(organization_id, now)
+    for change_id in list(changes.order_by("not_before").values_list("pk", flat=True)[:WAKES_PER_SWEEP_MAX]):
+        if changes.filter(pk=change_id).update(not_before=now):
+            wake_change(change_id)
+
+
+def _waiting_changes(organization_id: UUID, now: datetime) -> QuerySet[Change]:
+    """Whose own work waits for held money: nobody is at it, and it is not due yet."""
+    waiting: QuerySet[Change] = Change.objects.filter(
+        organization_id=organization_id,
+        state__in=WORKING_CHANGES,
+        paused_at__isnull=True,
+        work_key="",
+        not_before__gt=now,
+        waiting_for__startswith=WAITS_FOR_HELD_MONEY,
+    )
+    return waiting
 
 
 def _wake(tasks: Iterable[Task], *, now: datetime) -> None:

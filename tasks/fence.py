@@ -20,7 +20,7 @@ from tasks.errors import TaskError
 from tasks.events import record
 from tasks.models import Change
 from tasks.owners import is_surely_dead, this_process
-from tasks.states import ChangeState
+from tasks.states import WORKING_CHANGES, ChangeState
 from tasks.transitions import move_change
 from tasks.wake import wake_change
 
@@ -32,7 +32,6 @@ QUESTION_LEASE_SECONDS = 360
 assert WORK_LEASE_SECONDS >= 4 * WORK_BEAT_SECONDS, "a lease must outlive missed beats"
 assert QUESTION_LEASE_SECONDS >= CALL_SECONDS_MAX + 60, "a lease must outlive one model call"
 
-WORKING_STATES = (ChangeState.PLANNING, ChangeState.RUNNING, ChangeState.COMPOSING)
 # What a Change that is blocked by a stop of its own work was about to do (`stop_detail["work"]`).
 RESUMED_STATES = {"planning": ChangeState.PLANNING, "composing": ChangeState.COMPOSING}
 
@@ -77,14 +76,14 @@ class WorkHold:
     def end(self, *, again_at: datetime | None = None) -> None:
         """Give the work back; `again_at` makes it due again. Nothing happens to work that was lost."""
         held = Change.objects.filter(pk=self.change_id, work_key=self.key)
-        held.update(work_key="", not_before=again_at)
+        held.update(work_key="", not_before=again_at, waiting_for="")
 
 
 def due_changes(now: datetime) -> QuerySet[Change]:
     """The Changes whose own work may be taken: planning, composing, or after a stop that ended by itself."""
     resting = Q(state=ChangeState.BUDGET_BLOCKED, stop_detail__has_key="work")
     return Change.objects.filter(
-        Q(state__in=WORKING_STATES) | resting, paused_at__isnull=True, not_before__lte=now
+        Q(state__in=WORKING_CHANGES) | resting, paused_at__isnull=True, not_before__lte=now
     )
 
 
@@ -99,7 +98,7 @@ def take_work(change_id: UUID, *, now: datetime) -> WorkHold | None:
 
 def free_dead_work(now: datetime) -> int:
     """Work whose worker is surely gone is due again at once; elsewhere the lease decides. How many."""
-    held = Change.objects.filter(state__in=WORKING_STATES, not_before__gt=now).exclude(work_key="")
+    held = Change.objects.filter(state__in=WORKING_CHANGES, not_before__gt=now).exclude(work_key="")
     dead = [
         (pk, key) for pk, key in held.values_list("pk", "work_key") if is_surely_dead(key.rpartition(":")[0])
     ]
@@ -121,15 +120,15 @@ def _keep_holds(change_id: UUID) -> None:
 
 def make_due(change: Change, *, now: datetime) -> None:
     """Let the next worker take this Change's work; whoever held it has lost it. Call inside the transaction."""
-    Change.objects.filter(pk=change.pk).update(not_before=now, work_key="", work_delays=0)
-    change.not_before, change.work_key, change.work_delays = now, "", 0
+    Change.objects.filter(pk=change.pk).update(not_before=now, work_key="", work_delays=0, waiting_for="")
+    change.not_before, change.work_key, change.work_delays, change.waiting_for = now, "", 0, ""
     wake_change(change.pk)
 
 
 def make_rest(change: Change) -> None:
     """The Change's own work is over until its Tasks say otherwise; whoever held it has lost it."""
-    Change.objects.filter(pk=change.pk).update(not_before=None, work_key="", work_delays=0)
-    change.not_before, change.work_key, change.work_delays = None, "", 0
+    Change.objects.filter(pk=change.pk).update(not_before=None, work_key="", work_delays=0, waiting_for="")
+    change.not_before, change.work_key, change.work_delays, change.waiting_for = None, "", 0, ""
 
 
 @transaction.atomic

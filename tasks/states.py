@@ -115,4 +115,6 @@ assert PREFLIGHT_MOVES.keys() == set(PreflightState)
 # The Tasks that still may cost money: the divisor of the Task's share (row 17).
 OPEN_TASKS = frozenset({T.PENDING, T.READY, T.RUNNING, T.BLOCKED})
 ENDED_CHANGES = frozenset({C.PROMOTED, C.CANCELLED})
+# They have work of their own: planning, integrating, composing.
+WORKING_CHANGES = (C.PLANNING, C.RUNNING, C.COMPOSING)
 OPEN_PREFLIGHTS = frozenset({P.QUEUED, P.RUNNING})

@@ -41,7 +41,13 @@ TASK_STAY: Mapping[str, Any] = {
     "failure": "",
     "ended_at": None,
 }
-CHANGE_STAY: Mapping[str, Any] = {"stop_limit": "", "stop_detail": {}, "failure": "", "ended_at": None}
+CHANGE_STAY: Mapping[str, Any] = {
+    "waiting_for": "",
+    "stop_limit": "",
+    "stop_detail": {},
+    "failure": "",
+    "ended_at": None,
+}
 
 ENDED_TASKS = frozenset({TaskState.DONE, TaskState.FAILED, TaskState.CANCELLED})
 ENDED_CANDIDATES = frozenset(

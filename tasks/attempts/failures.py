@@ -16,8 +16,9 @@ from agents.errors import StopRun
 from agents.spec import HELD
 from routing.escalate import stop_name
 from routing.words import Tier
+from tasks.admission import WAITS_FOR_HELD_MONEY
 from tasks.attempts.refusal import NotStarted, Stopped, Waits
-from tasks.dispatch import HELD_WAIT_SECONDS, WAITS_FOR_HELD_MONEY
+from tasks.dispatch import HELD_WAIT_SECONDS
 from tasks.events import tell_noted
 from tasks.funding import COMPACTION, payers_for
 from tasks.models import Task

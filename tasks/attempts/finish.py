@@ -11,12 +11,12 @@ from django.db import transaction
 from agents.spec import HELD, Outcome, Published
 from routing.escalate import Escalate, Fail, Policy, Retry, Stop, next_attempt
 from routing.words import BUDGET, EndReason, Tier, failure_class
+from tasks.admission import WAITS_FOR_HELD_MONEY
 from tasks.attempts.choice import history_of
 from tasks.claims import release_claims
 from tasks.dependents import settle_dependents
 from tasks.dispatch import (
     HELD_WAIT_SECONDS,
-    WAITS_FOR_HELD_MONEY,
     wake_next,
     wake_waiting_for_money,
 )

@@ -27,6 +27,7 @@ from budgets.prices import worst_case
 from routing.escalate import Policy
 from routing.tiers import ModelChoice, model_for
 from routing.words import EndReason, Tier
+from tasks.admission import WAITS_FOR_HELD_MONEY
 from tasks.attempts.choice import Choice, choose
 from tasks.attempts.failures import Told, failures_for, prefix_of
 from tasks.attempts.refusal import (
@@ -38,7 +39,7 @@ from tasks.attempts.refusal import (
     Stopped,
     Waits,
 )
-from tasks.dispatch import HELD_WAIT_SECONDS, WAITS_FOR_HELD_MONEY
+from tasks.dispatch import HELD_WAIT_SECONDS
 from tasks.funding import AGENT, RETRIEVAL, is_spent, payers_for, share_of
 from tasks.models import Task, Trunk
 from tasks.opus import opus_rule

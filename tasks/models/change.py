@@ -43,7 +43,8 @@ class Change(TenantModel):
     # Planning and composing are work of the Change itself: taken by moving this forward, like a Task's.
     not_before = models.DateTimeField(null=True, blank=True)
     work_key = models.CharField(max_length=255, blank=True)  # who holds that work: a fencing token
-    work_delays = models.PositiveSmallIntegerField(default=0)  # in a row, by transport or held money; bounded
+    work_delays = models.PositiveSmallIntegerField(default=0)  # in a row, by transport or a fault; bounded
+    waiting_for = models.CharField(max_length=80, blank=True, default="")  # held_money:<limit>
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
     ended_at = models.DateTimeField(null=True, blank=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.utils import timezone
@@ -14,18 +15,21 @@ from budgets.keys import MeterKind
 from budgets.limits import set_limit
 from budgets.models import Meter, Reservation
 from budgets.money import Usd
-from budgets.reservations import CallContext, Held, reserve
+from budgets.reservations import CallContext, Held, reserve, settle
 from tasks.errors import IllegalMove
-from tasks.fence import WorkLost, free_dead_work, make_due, resume_work, take_work
+from tasks.fence import WorkLost, due_changes, free_dead_work, make_due, resume_work, take_work
 from tasks.funding import payers_for
 from tasks.models import Change, Trunk
 from tasks.owners import this_process
 from tasks.planning import PLANNER, approve_plan, estimate_plan, plan_again, plan_on
+from tasks.raises import raise_budget
 from tasks.states import ChangeState
 from tasks.work import work_on
 from tenants.errors import InvalidInput
+from tenants.models import Role
 from tests.factories.tasks import NOW, make_change, make_criterion
-from tests.factories.tenants import make_project
+from tests.factories.tenants import make_member, make_project
+from tests.tasks.money import ONE_TOKEN
 from tests.tasks.repositories import make_repository, make_script, plan_data, says, states
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -51,11 +55,11 @@ def work(change: Change) -> Change:
     return change
 
 
-def set_budget(change: Change, to: Usd, key: str = "tight") -> None:
+def set_budget(change: Change, to: Usd, key: str = "tight", kind: MeterKind = MeterKind.CHANGE) -> None:
     set_limit(
         organization_id=change.organization_id,
-        kind=MeterKind.CHANGE,
-        subject=str(change.pk),
+        kind=kind,
+        subject=str(change.pk if kind is MeterKind.CHANGE else change.organization_id),
         to=to,
         by=change.author,
         reason="",
@@ -260,3 +264,88 @@ def test_a_fault_of_ours_is_tried_again_a_few_times_and_then_named() -> None:
         Change.objects.filter(pk=change.pk).update(not_before=before)
     assert work(change).state == ChangeState.FAILED
     assert change.failure == "planning stopped: internal fault: GitError"
+
+
+def test_planning_waits_for_held_money_however_often_it_asks_and_says_it_once() -> None:
+    """Issue 3, held is not spent: while its own amount fits what is spent, nothing stops it."""
+    change = make_planning(says("planner", GOOD))
+    set_budget(change, Usd.dollars("0.10"))
+    in_the_way = hold(change)
+    for _ in range(100):
+        assert work(change).state == ChangeState.PLANNING
+        assert (change.waiting_for, change.work_key) == ("held_money:change_budget", "")
+        make_it_due(change)
+    assert change.events.filter(kind="change.work.delayed").count() == 1
+    settle(in_the_way.reservation_id, cost=Usd(1_000), usage=ONE_TOKEN, rates={})
+    assert work(change).state == ChangeState.RUNNING
+    assert change.waiting_for == ""
+
+
+def test_planning_that_waits_for_held_money_is_woken_when_a_hold_of_its_organization_ends() -> None:
+    """By another Change's question, by a run that ends, by a raise; not by a refusal, nor in another organization."""
+    change = make_planning(says("planner", GOOD))
+    set_budget(change, Usd.dollars("0.10"), kind=MeterKind.ORGANIZATION)
+    in_the_way = hold(change)
+    work(change)
+    assert not is_due(change), "it waits"
+    beside = make_due_plan(change)
+    assert work(beside).waiting_for == "held_money:monthly_budget"
+    assert not is_due(change), "who is refused wakes nobody, or the two would wake each other for ever"
+    work(make_planning(says("planner", GOOD)))
+    assert not is_due(change), "another organization's hold"
+    settle(in_the_way.reservation_id, cost=Usd(1_000), usage=ONE_TOKEN, rates={})
+    make_it_due(beside)
+    assert work(beside).state == ChangeState.RUNNING
+    assert is_due(change)
+    assert work(change).state == ChangeState.RUNNING
+
+
+def test_a_raise_wakes_planning_that_waits_for_held_money() -> None:
+    change = make_planning(says("planner", GOOD))
+    set_budget(change, Usd.dollars("0.10"))
+    hold(change)
+    work(change)
+    assert not is_due(change)
+    raise_budget(
+        change=change,
+        kind=MeterKind.CHANGE,
+        to=Usd.dollars("1"),
+        by=make_member(change.organization, Role.ADMIN),
+        reason="",
+        key="k",
+        now=timezone.now(),
+    )
+    assert is_due(change)
+    assert work(change).state == ChangeState.RUNNING
+
+
+def is_due(change: Change) -> bool:
+    return due_changes(timezone.now()).filter(pk=change.pk).exists()
+
+
+def make_it_due(change: Change) -> None:
+    Change.objects.filter(pk=change.pk).update(not_before=timezone.now())
+
+
+def make_due_plan(beside: Change) -> Change:
+    """Another Change of that project that is due for its plan."""
+    change = make_change(beside.project, state=ChangeState.PLANNING)
+    make_criterion(change)
+    make_due(change, now=timezone.now())
+    return change
+
+
+def hold(change: Change) -> Held:
+    """Somebody's call in flight: nearly all of ten cents."""
+    held = reserve(
+        key=uuid4().hex,
+        meters=payers_for(change, purpose="planner", key="x", now=timezone.now()).meters,
+        amount=Amount(Usd.dollars("0.099"), 1_000, 1),
+        context=CallContext(
+            organization_id=change.organization_id, change_id=change.pk, purpose="planner", model="m"
+        ),
+        owner="a test",
+        lease_seconds=400,
+    )
+    assert isinstance(held, Held), held
+    return held
