@@ -79,7 +79,7 @@ def parse_usd(text: object) -> Usd:
         value = Decimal(raw)
     except InvalidOperation:
         raise NotAnAmount('an amount has digits and at most one point, such as "12.50"') from None
-    if value < 0:
+    if raw.startswith("-"):
         raise NotAnAmount("an amount cannot be negative")
     if value > AMOUNT_USD_MAX:
         raise NotAnAmount(f"an amount is at most ${AMOUNT_USD_MAX:,}")

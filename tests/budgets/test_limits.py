@@ -187,8 +187,8 @@ def test_nested_expiries_return_step_by_step_in_either_order() -> None:
     assert not list(find_problems(NOON))
 
 
-BAD_TEXTS = ["-1", "NaN", "nan", "Infinity", "1e400", "1e3", "5,00", "$5", "5 EUR", "5.0000001", "1000000000000000",
-             "٥", "0x10", "", " ", "5.5.5", True, 5.0, [], {}]  # fmt: skip
+BAD_TEXTS = ["-1", "-0", "NaN", "nan", "Infinity", "1e400", "1e3", "5,00", "$5", "5 EUR", "5.0000001",
+             "1000000000000000", "٥", "0x10", "", " ", "5.5.5", True, 5.0, [], {}]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", BAD_TEXTS, ids=repr)

@@ -16,8 +16,10 @@ from django.test import Client
 from django.utils import timezone
 
 from budgets.keys import MeterKind
+from budgets.models import ThresholdCrossing
 from budgets.money import Usd
 from budgets.reservations import keep, settle
+from budgets.thresholds import note_missed_crossings
 from providers.messages import Usage
 from tasks.changes import cancel_change, submit_change
 from tasks.funding import stop_task
@@ -34,12 +36,14 @@ from tests.factories.tasks import make_change, make_criterion, make_task, make_t
 from tests.factories.tenants import bearer, make_member, make_organization, make_project, make_token
 from tests.factories.webhooks import SECRET, make_delivery, make_endpoint, make_hook
 from tests.tasks.money import give_budget
+from tests.tasks.threads import in_threads
 from tests.webhooks.receiver import Receiver
 from webhooks.delivering import deliver_due
 from webhooks.kinds import KINDS, TEST
 from webhooks.models import Delivery
 
 pytestmark = pytest.mark.django_db
+USAGE = Usage(input_uncached=1, output=1)
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "webhooks.md").read_text(encoding="utf-8")
 
 
@@ -137,6 +141,29 @@ def test_a_threshold_is_told_once_of_a_change_and_of_an_organization() -> None:
         ("change", True),
         ("organization", False),
     ]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_sweeps_at_once_write_tell_and_send_each_threshold_once() -> None:
+    """One row, one event and one delivery per meter, period and percent, though one charge passes them all."""
+    now = timezone.now()
+    change = make_change()
+    make_endpoint(change.organization)
+    meters = make_payers(change.organization, change_id=change.pk, project_id=change.project_id, now=now)
+    limit(meters[0], Usd(1_000), now=now)
+    settle(make_hold(meters, 1_000).reservation_id, cost=Usd(1_000), usage=USAGE, rates=None)
+    ThresholdCrossing.objects.all().delete()  # the worker was killed before it wrote them
+
+    def sweep(_: int) -> None:
+        for _ in range(2):
+            note_missed_crossings(now, (50, 80, 100))
+            tell_thresholds(now)
+
+    in_threads(4, sweep)
+    assert sorted(ThresholdCrossing.objects.values_list("percent", flat=True)) == [50, 80, 100]
+    events = Event.objects.filter(kind="budget.threshold")
+    assert sorted(each.data["percent"] for each in events) == [50, 80, 100]
+    assert Delivery.objects.filter(kind="budget.threshold").count() == 3
 
 
 def test_a_raise_is_told_once_however_often_it_is_sent() -> None:
