@@ -65,6 +65,7 @@ def test_the_cost_of_a_change_is_a_known_subtotal_beside_the_unknown_ones() -> N
 
 
 def test_spending_is_grouped_by_any_of_the_columns() -> None:
+    """Row 139: however it is grouped, each call is counted once and the parts are the whole."""
     organization = make_organization()
     meters = make_payers(organization)
     call(meters, 1_000, tier="haiku", purpose="agent")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from datetime import UTC, datetime
 from io import StringIO
 from typing import Any
 from uuid import uuid4
@@ -12,7 +13,7 @@ from django.test import Client
 
 from budgets.models import Reservation
 from budgets.money import Usd
-from budgets.reservations import Held, keep, settle
+from budgets.reservations import Held, keep, refund, settle
 from providers.messages import Usage
 from tasks.states import ChangeState
 from tenants.models import Organization, Role, User
@@ -21,6 +22,7 @@ from tests.factories.tasks import make_change, make_failed_run, make_task
 from tests.factories.tenants import make_member, make_organization, make_project
 
 pytestmark = pytest.mark.django_db
+USAGE = Usage(input_uncached=10, output=10)
 
 
 @pytest.fixture
@@ -60,8 +62,7 @@ def charge(
     if cost is None:
         keep(held.reservation_id, reason="no_usage")
     else:
-        usage = Usage(input_uncached=10, output=10)
-        settle(held.reservation_id, cost=Usd(cost), usage=usage, rates={})
+        settle(held.reservation_id, cost=Usd(cost), usage=USAGE, rates={})
     return held
 
 
@@ -134,6 +135,34 @@ def test_a_meter_of_another_organization_is_not_there(organization: Organization
     meter = Reservation.objects.get(pk=held.reservation_id).meters[0]
     answer = signed_in(admin).get(f"/api/v1/organizations/{organization.pk}/ledger?meter={meter}")
     assert answer.status_code == 404
+
+
+def test_an_accepted_change_costs_its_share_of_all_work_by_hand(
+    organization: Organization, admin: User, member: User
+) -> None:
+    """Three promoted ones bear what failed, too; held, refunded, before any Change and elsewhere is not in it."""
+    project = make_project(organization)
+    ended = datetime(2026, 11, 15, 23, 59, 59, tzinfo=UTC)
+    first, second, third = (
+        make_change(project, state=ChangeState.PROMOTED, author=member, ended_at=ended) for _ in range(3)
+    )
+    failed = make_change(project, state=ChangeState.FAILED, author=member)
+    for change, cost in [(first, 1_000), (first, 500), (second, 700), (third, None), (failed, 301)]:
+        charge(organization, member, cost, change=change)
+    meters = make_payers(organization, user_id=member.pk, change_id=first.pk)
+    make_hold(meters, 9_000)
+    refund(make_hold(meters, 9_000).reservation_id, reason="429")
+    before_a_change = make_payers(organization, user_id=member.pk, change_id=None)
+    settle(make_hold(before_a_change, 9_000).reservation_id, cost=Usd(9_000), usage=USAGE, rates={})
+    other = make_organization()
+    charge(other, make_member(other), 9_000, change=make_change(make_project(other)))
+    path = f"/api/v1/organizations/{organization.pk}/spend/accepted"
+    found = signed_in(admin).get(path).json()
+    # 1,000 + 500 + 700 + 2,000 (unknown, at its worst) + 301 = 4,501; a third of it, rounded up.
+    assert found == {"changes": 3, "cost": "0.001501", "unknown_calls": 1}
+    assert signed_in(member).get(path).json() == found
+    assert signed_in(admin).get(f"{path}?since=2026-11-16").json()["changes"] == 0
+    assert signed_in(admin).get(f"{path}?since=2026-11-15&until=2026-11-15").json()["changes"] == 3
 
 
 def test_the_spend_page_shows_figures_charts_and_rankings(
