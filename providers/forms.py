@@ -9,6 +9,7 @@ from django import forms
 
 from providers.models import Connector, ConnectorKind
 from providers.plans import RETRIES_DEFAULT, RETRIES_MAX, STAND_INS_MAX
+from tenants.forms import GuardedForm
 
 _LINE_EXAMPLE = "spare: claude-haiku-5-5 = gpt-4o-mini thinking off, claude-sonnet-5-5 = gpt-4.1 thinking off"
 
@@ -56,7 +57,7 @@ class StandInsField(forms.CharField):
         return [_stand_in(line) for line in lines]
 
 
-class ConnectorForm(forms.Form):
+class ConnectorForm(GuardedForm):
     base_url = forms.CharField(
         label="Address", required=False, max_length=500, help_text="Empty: the vendor's own."
     )

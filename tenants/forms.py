@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -24,6 +26,7 @@ from tenants.publish_rules import (
 
 Result = TypeVar("Result")
 
+MARK_CHARACTERS = 12
 TOKEN_DAYS = [(30, "30 days"), (90, "90 days"), (365, "a year"), (0, "never")]
 
 
@@ -37,6 +40,53 @@ def attempt(form: forms.Form, act: Callable[[], Result]) -> Result | None:
         words = f"{inside}{refused.problem}. {refused.remedy}"
         form.add_error(field if field in form.fields else None, words[:1].upper() + words[1:])
         return None
+
+
+class GuardedForm(forms.Form):
+    """A form over something that others change, too: a page that was opened before does not undo what they saved.
+
+    `form_errors` writes `seen`, the marks of the values as the page showed them, into the form. A value that
+    changed since then, and that this form would set back, is refused by its field; saved again, it is meant.
+    """
+
+    def seen(self) -> str:
+        """What stands in the page: a mark for each field."""
+        return json.dumps(self._marks(), separators=(",", ":"))
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        for name in self._changed_meanwhile():
+            if self._is_set_back(name):
+                self.add_error(
+                    name,
+                    "Somebody changed this after you opened the page. Save again to set it to what stands here.",
+                )
+        return cleaned
+
+    def _changed_meanwhile(self) -> list[str]:
+        try:
+            said = json.loads(self.data.get("seen", "{}"))
+        except (ValueError, RecursionError):
+            return []
+        now = self._marks()
+        return (
+            [name for name in now if name in said and said[name] != now[name]]
+            if isinstance(said, dict)
+            else []
+        )
+
+    def _is_set_back(self, name: str) -> bool:
+        field, bound = self.fields[name], self[name]
+        sent = bound.data
+        sent = sent.replace("\r\n", "\n") if isinstance(sent, str) else sent  # as browsers send lines
+        return not field.disabled and field.has_changed(bound.initial, sent)
+
+    def _marks(self) -> dict[str, str]:
+        return {name: _mark(self.get_initial_for_field(field, name)) for name, field in self.fields.items()}
+
+
+def _mark(value: object) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:MARK_CHARACTERS]
 
 
 class OrganizationForm(forms.Form):
@@ -87,7 +137,7 @@ class ProjectForm(forms.Form):
         self.fields["organization"].choices = organizations  # type: ignore[attr-defined]  # of a choice field
 
 
-class SettingsForm(forms.Form):
+class SettingsForm(GuardedForm):
     """The rules of a project; each cap is a field of its own, empty for the default."""
 
     name = forms.CharField(max_length=200)

@@ -8,6 +8,7 @@ from uuid import UUID
 from django import forms
 
 from budgets.money import NotAnAmount, Usd, exact, parse_usd
+from tenants.forms import GuardedForm
 from tenants.models import User
 from webhooks.endpoints import DESCRIPTION_CHARACTERS_MAX, WantedEndpoint
 from webhooks.hooks import LABEL, LABEL_CHARACTERS_MAX, NAME_CHARACTERS_MAX, WantedHook
@@ -26,7 +27,7 @@ KIND_CHOICES = [
 ]
 
 
-class EndpointForm(forms.Form):
+class EndpointForm(GuardedForm):
     url = forms.CharField(
         label="Address",
         max_length=500,
@@ -55,7 +56,7 @@ class SinceForm(forms.Form):
     hours = forms.TypedChoiceField(label="Failed in", choices=SINCE_CHOICES, coerce=int, initial=24)
 
 
-class HookForm(forms.Form):
+class HookForm(GuardedForm):
     name = forms.CharField(max_length=NAME_CHARACTERS_MAX, help_text="What comes in here.")
     author = forms.ChoiceField(
         label="In the name of",

@@ -121,7 +121,7 @@ def change_plan(request: HttpRequest, change_id: UUID) -> HttpResponse:
 
 
 def _approved(request: HttpRequest, change: Change, form: PlanForm) -> bool:
-    text = form.cleaned_data["plan"]
+    text = form.cleaned_data["plan"].replace("\r\n", "\n")  # as browsers send lines
     unchanged = text.strip() == form.initial["plan"].strip()
 
     def approve() -> bool:

@@ -103,8 +103,11 @@ def tab_link(context: Context, name: str, label: str, *args: Any) -> SafeString:
         address = reverse(name, args=args)
     except NoReverseMatch:
         return SafeString("")
-    here = getattr(context.get("request"), "path", "") == address
-    current = SafeString(' aria-current="page"') if here else SafeString("")
+    path = getattr(context.get("request"), "path", "")
+    # The first tab's address begins all the others'.
+    inside = name != "organization" and path.startswith(f"{address}/")
+    here = "page" if path == address else "true" if inside else ""
+    current = format_html(' aria-current="{}"', here) if here else SafeString("")
     return format_html('<a href="{}"{}>{}</a>', address, current, label)
 
 

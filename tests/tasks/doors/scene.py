@@ -36,11 +36,13 @@ from tests.factories.tasks import (
     make_criterion,
     make_event,
     make_failed_run,
+    make_preflight,
     make_receipt,
     make_run,
     make_task,
 )
-from tests.factories.tenants import PASSWORD, make_invitation, make_member, make_token
+from tests.factories.tenants import PASSWORD, make_invitation, make_member, make_project, make_token
+from tests.factories.webhooks import make_attempt, make_delivery, make_endpoint, make_hook, make_received
 from tests.tasks.doors.conftest import Team
 
 ROUNDS_MAX = 400
@@ -131,10 +133,7 @@ def make_scene(team: Team) -> Scene:
         ("members", f"/organizations/{of}/members"),
     ]
     owner = [
-        (
-            "two-factor-activate",
-            reverse("mfa_activate_totp"),
-        ),  # only a fresh sign-in opens it without a question
+        ("reauthenticate", reverse("mfa_activate_totp")),  # where it leads first
         *common,
         ("changes-none", "/changes?q=nothing-is-called-this"),
         ("change-new", f"/projects/{project}/changes/new"),
@@ -185,6 +184,109 @@ def make_scene(team: Team) -> Scene:
         ("invitation-gone", reverse("invitation-accept", args=["never-sent"])),
     ]
     return Scene(team, viewer, operator, owner, member, stranger)
+
+
+def outside_pages(team: Team) -> Sequence[tuple[str, str]]:
+    """What a project and an organization say to the outside, and what was tried out before the first attempt."""
+    now, of, project = timezone.now(), team.organization.pk, team.project.pk
+    endpoint = make_endpoint(
+        team.organization, url="https://ci.example.org/hooks/remit?key=1", created_by=team.owner
+    )
+    off = make_endpoint(
+        team.organization,
+        description=HOSTILE[:190],
+        enabled=False,
+        off_because="failing",
+        off_at=now,
+        failures=40,
+    )
+    delivered = make_delivery(endpoint, state="delivered", ended_at=now, tries=1)
+    make_attempt(delivered, ended_at=now, status=204, milliseconds=41)
+    failed = make_delivery(endpoint, state="failed", ended_at=now, tries=9, problem="http_500")
+    for number in range(3):
+        make_attempt(
+            failed,
+            started_at=now - timedelta(hours=3 - number),
+            ended_at=now - timedelta(hours=3 - number),
+            status=500,
+            milliseconds=30_000,
+            problem="http_500",
+            answer=f"<h1>{HOSTILE}</h1>",
+        )
+    pending = make_delivery(endpoint, tries=1, not_before=now + timedelta(hours=2))
+    make_attempt(pending, ended_at=now, problem="connect_timeout", next_at=now + timedelta(hours=2))
+    hook = make_hook(team.project, author=team.member, name="Jira", created_by=team.owner, used_at=now)
+    github = make_hook(team.project, author=team.member, name=HOSTILE[:90], kind="github", enabled=False)
+    make_received(hook, repeated=3, remote="203.0.113.9", answer={"change": "CH-1"})
+    make_received(
+        hook,
+        accepted=False,
+        code="bad_signature",
+        detail=f"The signature is wrong. {HOSTILE}",
+        delivery_id=HOSTILE,
+    )
+    ended = {"started_at": now, "ended_at": now, "commit": "a" * 40, "by": team.admin, "created_at": now}
+    found = {
+        "tier": "A",
+        "tier_words": "bubblewrap, no network",
+        "files": 12,
+        "checkout_seconds": 0.4,
+        "warnings": [{"text": "Submodules are not fetched", "paths": ["vendor/a", "vendor/\u202eb"]}],
+        "dependencies": [
+            {"kind": "pip", "names": "requirements.txt", "state": "ready", "text": ""},
+            {"kind": "npm", "names": "package-lock.json", "state": "failed", "text": f"npm ERR! {HOSTILE}"},
+        ],
+        "checks": [
+            {
+                "command": "python3 -m unittest",
+                "passed": False,
+                "exit_code": 1,
+                "reason": "exit",
+                "seconds": 2.1,
+                "output": "\x1b[31mFAILED\x1b[0m (errors=1)\n" * 40,
+            },
+            {
+                "command": "true",
+                "passed": True,
+                "exit_code": 0,
+                "reason": "exit",
+                "seconds": 0.1,
+                "output": "",
+            },
+        ],
+        "missing": ["npm", "numpy"],
+    }
+    passed = make_preflight(team.project, state="passed", found=found, **ended)
+    problems = {**found, "problems": ["python3 -m unittest exits with 1", HOSTILE]}
+    broken = make_preflight(team.project, state="failed", found=problems, commands=["true"], **ended)
+    busy = make_preflight(
+        make_project(team.organization, name="Busy"),
+        state="running",
+        started_at=now,
+        step="installing the dependencies",
+        commands=["python3 -m unittest"],
+        by=team.owner,
+        tries=2,
+    )
+    webhooks = f"/organizations/{of}/webhooks"
+    return [
+        ("webhooks", webhooks),
+        ("webhook", f"{webhooks}/{endpoint.pk}"),
+        ("webhook-failed-ones", f"{webhooks}/{endpoint.pk}?state=failed"),
+        ("webhook-off", f"{webhooks}/{off.pk}"),
+        ("delivery-delivered", f"{webhooks}/{endpoint.pk}/deliveries/{delivered.pk}"),
+        ("delivery-failed", f"{webhooks}/{endpoint.pk}/deliveries/{failed.pk}"),
+        ("delivery-pending", f"{webhooks}/{endpoint.pk}/deliveries/{pending.pk}"),
+        ("hooks", f"/projects/{project}/hooks"),
+        ("hook", f"/projects/{project}/hooks/{hook.pk}"),
+        ("hook-github-off", f"/projects/{project}/hooks/{github.pk}"),
+        ("preflights", f"/projects/{project}/preflights"),
+        ("preflight-passed", f"/preflights/{passed.pk}"),
+        ("preflight-failed", f"/preflights/{broken.pk}"),
+        ("preflight-running", f"/preflights/{busy.pk}"),
+        ("change-choose", "/changes/new"),
+        ("projects-archived", "/projects?archived=1"),
+    ]
 
 
 def _limits(team: Team) -> None:

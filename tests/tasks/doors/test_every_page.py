@@ -14,8 +14,14 @@ from typing import Any, Literal
 import pytest
 from allauth.account.forms import default_token_generator
 from allauth.account.utils import user_pk_to_url_str
-from allauth.mfa.totp.internal.auth import TOTP
+from allauth.mfa.totp.internal.auth import (
+    TOTP,
+    format_hotp_value,
+    hotp_value,
+    yield_hotp_counters_from_time,
+)
 from axe_playwright_python.sync_playwright import Axe
+from django.urls import reverse
 from playwright.sync_api import Browser, Page
 
 from tasks import reads
@@ -25,7 +31,7 @@ from tests.browser import sign_in, watched
 from tests.factories.tasks import make_change, make_criterion, make_stopped_task
 from tests.factories.tenants import PASSWORD, make_member
 from tests.tasks.doors.conftest import Team
-from tests.tasks.doors.scene import Scene, make_scene
+from tests.tasks.doors.scene import Scene, make_scene, outside_pages
 
 pytestmark = [pytest.mark.chromium, pytest.mark.slow]
 
@@ -66,6 +72,61 @@ def test_every_page_is_whole_in_both_schemes_at_both_widths(
             ]
         page.context.close()
     assert not found, "\n".join(found)
+
+
+def test_pages_to_the_outside_are_whole(asgi_server: str, chromium: Browser, team: Team) -> None:
+    found: list[str] = []
+    page = watched(chromium, found)
+    sign_in(page, asgi_server, team.owner.email)
+    for name, address in outside_pages(team):
+        page.goto(asgi_server + address)
+        found += [f"{name} {said}" for said in looked_at(page, f"owner-{name}", axe=True)]
+    for name, address, fields, button in (
+        (
+            "webhook-made",
+            f"/organizations/{team.organization.pk}/webhooks",
+            {"Address": "http://127.0.0.1:9/new"},
+            "Make the webhook",
+        ),
+        ("hook-made", f"/projects/{team.project.pk}/hooks", {"Name": "Pipeline"}, "Make the hook"),
+    ):
+        page.goto(asgi_server + address)
+        for label, value in fields.items():
+            page.get_by_label(label).first.fill(value)
+        page.get_by_role("button", name=button).click()
+        page.get_by_text("shown once").first.wait_for()
+        found += [f"{name} {said}" for said in looked_at(page, f"act-{name}", axe=True)]
+    assert not found, "\n".join(found)
+
+
+def test_the_way_to_a_second_factor_is_whole(asgi_server: str, chromium: Browser, team: Team) -> None:
+    found: list[str] = []
+    page = watched(chromium, found, expected="/totp/activate/$")
+    sign_in(page, asgi_server, team.owner.email)
+    page.goto(asgi_server + reverse("mfa_activate_totp"))
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Confirm").click()
+    page.wait_for_url(f"**{reverse('mfa_activate_totp')}")
+
+    def look(name: str) -> None:
+        found.extend(f"{name} {said}" for said in looked_at(page, f"second-factor-{name}", axe=True))
+
+    page.get_by_label("Authenticator code").fill("000000")
+    page.get_by_role("button", name="Activate").click()
+    look("wrong-code")
+    secret = page.get_by_label("Authenticator secret").input_value()
+    page.get_by_label("Authenticator code").fill(code_of(secret))
+    page.get_by_role("button", name="Activate").click()
+    page.wait_for_url("**/recovery-codes/**")
+    look("recovery-codes")
+    for name in ("mfa_index", "mfa_generate_recovery_codes", "mfa_deactivate_totp"):
+        page.goto(asgi_server + reverse(name))
+        look(name)
+    assert not found, "\n".join(found)
+
+
+def code_of(secret: str) -> str:
+    return str(format_hotp_value(hotp_value(secret, next(iter(yield_hotp_counters_from_time())))))
 
 
 def test_pages_behind_an_act_are_whole_as_well(
