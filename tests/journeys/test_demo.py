@@ -59,6 +59,7 @@ def raise_export(to: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_three_changes_of_the_demo(demo: Project) -> None:
     work_until_idle()
 
@@ -132,6 +133,7 @@ def assert_main_has_everything(project: Project) -> None:
     assert all(check.exit_code == 0 and check.output_key for check in checks)
 
 
+@pytest.mark.slow
 def test_a_raise_that_is_too_small_stops_again_with_the_same_name(demo: Project) -> None:
     work_until_idle()
     raise_export("0.101")

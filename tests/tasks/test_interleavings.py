@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
@@ -207,6 +208,7 @@ class Play:
         assert self.world.fresh_change.not_before is not None
 
 
+@pytest.mark.slow
 class TestInterleavings(TestCase):
     @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(shape=SHAPES, steps=STEPS)

@@ -10,7 +10,7 @@ from tenants.models import Role
 from tests.browser import sign_in, watched
 from tests.factories.tenants import PASSWORD, make_member, make_organization, make_project
 
-pytestmark = [pytest.mark.chromium, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.chromium, pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 
 @pytest.mark.parametrize("width", [1280, 390])
