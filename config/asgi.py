@@ -3,9 +3,13 @@
 import os
 import warnings
 
-from django.core.asgi import get_asgi_application
+import django
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 # WhiteNoise reads small files in one go; Django says so once per process, to no use.
 warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous iterators")
-application = get_asgi_application()
+django.setup(set_prefix=False)
+
+from config.bodies import BodyGate, DiskHandler  # noqa: E402  # after the settings
+
+application = BodyGate(DiskHandler())

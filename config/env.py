@@ -134,6 +134,12 @@ VARIABLES: tuple[tuple[str, str, str], ...] = (
         "the user's and the machine's",
         "keys of ssh servers, as in known_hosts; an unknown server is refused",
     ),
+    (
+        "REMIT_GIT_ORGANIZATIONS",
+        "none",
+        "short names, with commas, of the organizations whose admins may import with the credentials and the key "
+        "above in the browser and over REST; `*`: all",
+    ),
     ("REMIT_IMPORT_MIB_MAX", "4096", "how large the packed history of an imported repository may be"),
     (
         "REMIT_EMAIL_URL",
@@ -192,6 +198,7 @@ class Plane:
     git_credentials: Path | None = None
     git_ssh_key: Path | None = None
     git_known_hosts: Path | None = None
+    git_organizations: tuple[str, ...] = ()
     import_mib_max: int = 4_096
     email_url: str = ""
     email_from: str = "remit@localhost"
@@ -255,6 +262,7 @@ class Plane:
             git_credentials=read("REMIT_GIT_CREDENTIALS", existing_file, None),
             git_ssh_key=read("REMIT_GIT_SSH_KEY", existing_file, None),
             git_known_hosts=read("REMIT_GIT_KNOWN_HOSTS", existing_file, None),
+            git_organizations=read("REMIT_GIT_ORGANIZATIONS", listed, ()),
             import_mib_max=read("REMIT_IMPORT_MIB_MAX", whole_number(1, IMPORT_MIB_MAX), 4_096),
             email_url=read("REMIT_EMAIL_URL", service_url("smtp", "smtps"), ""),
             email_from=read("REMIT_EMAIL_FROM", sender, cls.email_from),

@@ -16,6 +16,7 @@ from django.core.exceptions import PermissionDenied, RequestDataTooBig, Suspicio
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
+from django.urls import resolve
 from rest_framework import exceptions as rest
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
@@ -23,6 +24,7 @@ from rest_framework.views import set_rollback
 from budgets.errors import ClosedDifferently, KeyReused
 from providers.errors import ConnectorNotFound
 from tasks.errors import IllegalMove, LostRace, NotStopped, StillOpen
+from tenants.bodies import takes_large_body
 from tenants.errors import InvalidInput, NotVisible, RequestInProgress, RequestKeyReused, RoleTooLow
 from webhooks.errors import AuthorGone, DeliveryIdReused, NotAccepted
 
@@ -130,8 +132,8 @@ class BodyLimitMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        if _is_too_large(request):
-            return answer(request, _too_large())
+        if not _takes_large_body(request) and _is_too_large(request):
+            return answer(request, too_large())
         return self.get_response(request)
 
 
@@ -162,7 +164,7 @@ def answer(request: HttpRequest, problem: Problem) -> HttpResponse:
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     if isinstance(exception, RequestDataTooBig):
-        return answer(request, _too_large())
+        return answer(request, too_large())
     return answer(request, Problem(status=400, code="bad_request", detail="The request cannot be read."))
 
 
@@ -194,7 +196,7 @@ def _rest_problem(error: Exception) -> Problem | None:
     if isinstance(error, PermissionDenied):
         return Problem(status=403, code="forbidden", detail="You may not do this.")
     if isinstance(error, RequestDataTooBig):
-        return _too_large()
+        return too_large()
     if isinstance(error, SuspiciousOperation):
         return Problem(status=400, code="bad_request", detail="The request cannot be read.")
     if isinstance(error, rest.ValidationError):
@@ -239,6 +241,13 @@ def _flat(details: Any, path: str) -> list[dict[str, str]]:
     return rows
 
 
+def _takes_large_body(request: HttpRequest) -> bool:
+    try:
+        return takes_large_body(resolve(request.path_info).func)
+    except Http404:
+        return False
+
+
 def _is_too_large(request: HttpRequest) -> bool:
     length = request.META.get("CONTENT_LENGTH") or ""
     if length.isdigit():
@@ -248,10 +257,12 @@ def _is_too_large(request: HttpRequest) -> bool:
     return len(request.body) > settings.DATA_UPLOAD_MAX_MEMORY_SIZE
 
 
-def _too_large() -> Problem:
+def too_large(bytes_max: int = 0) -> Problem:
+    """A body that is not taken. 0: as much as any request may have."""
+    most = bytes_max or settings.DATA_UPLOAD_MAX_MEMORY_SIZE
     return Problem(
         status=413,
         code="body_too_large",
-        detail=f"A request may have {settings.DATA_UPLOAD_MAX_MEMORY_SIZE // 1024 // 1024} MiB.",
-        extra={"bytes_max": settings.DATA_UPLOAD_MAX_MEMORY_SIZE},
+        detail=f"A request may have {most // 1024 // 1024:,} MiB here.",
+        extra={"bytes_max": most},
     )

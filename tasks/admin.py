@@ -28,6 +28,7 @@ from tasks.models import (
     Dependency,
     Event,
     Preflight,
+    ProjectImport,
     Reopening,
     Task,
     TaskRun,
@@ -285,6 +286,15 @@ class Preflights(ReadOnly):
     list_filter = ("state",)
     list_select_related = ("project", "by")
     search_fields = ("id", "project__name", "commit")
+
+
+@admin.register(ProjectImport)
+class ProjectImports(ReadOnly):
+    list_display = ("id", "project", "state", "source", "is_bundle", "code", "by", "created_at", "ended_at")
+    list_filter = ("state", "is_bundle")
+    list_select_related = ("project", "by")
+    search_fields = ("id", "project__name", "source")
+    exclude = ("sealed_password",)
 
 
 def _preview(change: Change, kind: MeterKind, to: Any) -> str:

@@ -170,7 +170,7 @@ def _can_take_changes(project: Project) -> None:
         raise InvalidInput(
             "project",
             "has no repository yet",
-            "Import one: manage.py import_project --organization ... --name ... --from PATH_OR_URL.",
+            "An admin brings it in on the project's page, or over REST.",
             code="no_repository",
         )
 

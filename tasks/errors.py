@@ -3,7 +3,7 @@
 TaskError
 ├── IllegalMove   this state does not lead to that one
 ├── LostRace      somebody else moved the row first, or holds it now
-├── StillOpen     the project's last Preflight has not ended
+├── StillOpen     the project's last Preflight or import has not ended
 └── NotStopped    there is no stop here that this act could lift
 """
 
@@ -34,10 +34,11 @@ class LostRace(TaskError):
 class StillOpen(TaskError):
     """One at a time: `remedy` says what to do about the one that is open."""
 
-    def __init__(self, problem: str, remedy: str) -> None:
+    def __init__(self, problem: str, remedy: str, *, code: str = "") -> None:
         super().__init__(f"{problem}. {remedy}")
         self.problem = problem
         self.remedy = remedy
+        self.code = code  # empty: the table's
 
 
 class NotStopped(TaskError):

@@ -14,13 +14,15 @@ from django.utils import timezone
 from agents.workspace.git import Store, store_for
 from agents.workspace.importing import (
     NOBODY,
+    Imported,
     ImportWarning,
     import_into,
     incoming_directory,
     take_in,
     warnings_of,
 )
-from agents.workspace.remote import Access
+from agents.workspace.remote import Access, Watch
+from agents.workspace.sources import Source
 from tasks.models import Trunk
 from tasks.promotion import index_trunk
 from tenants.audit import note
@@ -65,6 +67,35 @@ def import_project(
         )
 
 
+def bring_in(
+    project: Project,
+    source: Source,
+    *,
+    shown: str,
+    mark: str,
+    access: Access,
+    by: User | None,
+    watch: Watch,
+    finish: Callable[[Imported, tuple[str, ...]], None],
+) -> None:
+    """Fetch a repository into a project that has none. `finish` is called in the transaction of its rows, and what
+    it raises takes all back. `mark` names the folder, so that another try removes what this one may leave.
+
+    Raises InvalidInput; then the project is as it was. The index is the caller's, see `index_now`.
+    """
+    with _incoming(mark) as incoming:
+        got = import_into(incoming, source, field="source", access=access, watch=watch)
+        _settle(
+            incoming, lambda: project, imported_from=shown, by=by,
+            finish=lambda warnings: finish(got, warnings), indexes=False,
+        )  # fmt: skip
+
+
+def index_now(project: Project) -> None:
+    """The file index of what came in."""
+    index_trunk(project.pk, now=timezone.now())
+
+
 def fill_project(
     project: Project, fill: Fill, *, imported_from: str, by: User | None = None
 ) -> ImportedProject:
@@ -96,13 +127,19 @@ def _must_be_possible(organization: Organization, *, name: str, slug: str) -> No
 
 
 @contextmanager
-def _incoming() -> Iterator[Store]:
-    with incoming_directory(settings.PLANE.data_dir / "git") as place:
+def _incoming(mark: str = "") -> Iterator[Store]:
+    with incoming_directory(settings.PLANE.data_dir / "git", mark) as place:
         yield Store(place)
 
 
 def _settle(
-    incoming: Store, project_of: Callable[[], Project], *, imported_from: str, by: User | None
+    incoming: Store,
+    project_of: Callable[[], Project],
+    *,
+    imported_from: str,
+    by: User | None,
+    finish: Callable[[tuple[str, ...]], None] = lambda _warnings: None,
+    indexes: bool = True,
 ) -> ImportedProject:
     """All rows and the folder, or none of them; then the index, which the sweep would build as well."""
     commit = incoming.rev("refs/heads/main")
@@ -125,6 +162,7 @@ def _settle(
             )
             after = {"commit": commit, "files": len(files), "warnings": len(warnings)}
             note(project.organization, by, "project.imported", project.slug, after=after)
+            finish(warnings)
             store = store_for(project.pk)
             take_in(incoming, store)
             taken = store
@@ -132,7 +170,8 @@ def _settle(
         if taken is not None:
             shutil.rmtree(taken.directory, ignore_errors=True)
         raise
-    index_trunk(project.pk, now=timezone.now())
+    if indexes:
+        index_now(project)
     return ImportedProject(project, len(files), warnings)
 
 

@@ -14,11 +14,13 @@ from tasks.attempts.watch import end_dead_runs, refresh_late_costs
 from tasks.attempts.watch import watch_runs as watch_all_runs
 from tasks.dispatch import free_abandoned_starts, wake_lost
 from tasks.fence import due_changes, free_dead_work
+from tasks.imports import end_forgotten_imports, run_import, wake_due_imports
 from tasks.preflights import run_preflight, wake_due_preflights
 from tasks.promotion import index_trunks_behind
 from tasks.thresholds import tell_thresholds
 from tasks.unknowns import tell_unknown_charges
-from tasks.wake import WAKE_CHANGE, WAKE_PREFLIGHT, WAKE_TASK, wake_change
+from tasks.uploads import clear_abandoned_uploads
+from tasks.wake import WAKE_CHANGE, WAKE_IMPORT, WAKE_PREFLIGHT, WAKE_TASK, wake_change
 from tasks.windows import resume_stops
 from tasks.work import work_on
 from tenants.apart import apart
@@ -42,6 +44,12 @@ def work_on_change(change_id: str) -> None:
 def run_one_preflight(preflight_id: str) -> None:
     """A Preflight may be due: open a checkout, install, run the checks."""
     run_preflight(UUID(preflight_id))
+
+
+@shared_task(name=WAKE_IMPORT, acks_late=True, ignore_result=True)
+def run_one_import(import_id: str) -> None:
+    """An import may be due: fetch a repository, and make it the project's."""
+    run_import(UUID(import_id))
 
 
 @shared_task(name="tasks.watch_runs", acks_late=True, ignore_result=True)
@@ -83,5 +91,8 @@ SWEEP: tuple[Callable[[datetime], object], ...] = (
     wake_lost,
     wake_due_changes,
     wake_due_preflights,
+    wake_due_imports,
+    end_forgotten_imports,
+    clear_abandoned_uploads,
     index_trunks_behind,
 )

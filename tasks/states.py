@@ -1,4 +1,4 @@
-"""The states of Changes, Tasks, runs, Candidates and Preflights, and the moves between them."""
+"""The states of Changes, Tasks, runs, Candidates, Preflights and imports, and the moves between them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,15 @@ class PreflightState(StrEnum):
     CANCELLED = "cancelled"
 
 
-C, T, R, K, P = ChangeState, TaskState, RunState, CandidateState, PreflightState
+class ImportState(StrEnum):
+    QUEUED = "queued"  # the row is the queue: a worker takes it
+    RUNNING = "running"
+    DONE = "done"  # the project has its repository
+    FAILED = "failed"  # nothing came in; the row says why
+    CANCELLED = "cancelled"
+
+
+C, T, R, K, P, I = ChangeState, TaskState, RunState, CandidateState, PreflightState, ImportState  # noqa: E741
 
 CHANGE_MOVES: dict[ChangeState, frozenset[ChangeState]] = {
     C.DRAFT: frozenset({C.PLANNING, C.CANCELLED}),
@@ -112,9 +120,21 @@ PREFLIGHT_MOVES: dict[PreflightState, frozenset[PreflightState]] = {
 }
 assert PREFLIGHT_MOVES.keys() == set(PreflightState)
 
+IMPORT_MOVES: dict[ImportState, frozenset[ImportState]] = {
+    # Failed without having run: no worker took it in a day.
+    I.QUEUED: frozenset({I.RUNNING, I.FAILED, I.CANCELLED}),
+    # Running again: another worker takes it over from one that died.
+    I.RUNNING: frozenset({I.RUNNING, I.DONE, I.FAILED, I.CANCELLED}),
+    I.DONE: frozenset(),
+    I.FAILED: frozenset(),
+    I.CANCELLED: frozenset(),
+}
+assert IMPORT_MOVES.keys() == set(ImportState)
+
 # The Tasks that still may cost money: the divisor of the Task's share (row 17).
 OPEN_TASKS = frozenset({T.PENDING, T.READY, T.RUNNING, T.BLOCKED})
 ENDED_CHANGES = frozenset({C.PROMOTED, C.CANCELLED})
 # They have work of their own: planning, integrating, composing.
 WORKING_CHANGES = (C.PLANNING, C.RUNNING, C.COMPOSING)
 OPEN_PREFLIGHTS = frozenset({P.QUEUED, P.RUNNING})
+OPEN_IMPORTS = frozenset({I.QUEUED, I.RUNNING})

@@ -11,17 +11,20 @@ from django.db import models, transaction
 
 from tasks.errors import IllegalMove, LostRace
 from tasks.events import record
-from tasks.models import Candidate, Change, Preflight, Task, TaskRun
+from tasks.models import Candidate, Change, Preflight, ProjectImport, Task, TaskRun
 from tasks.states import (
     CANDIDATE_MOVES,
     CHANGE_MOVES,
     ENDED_CHANGES,
+    IMPORT_MOVES,
+    OPEN_IMPORTS,
     OPEN_PREFLIGHTS,
     PREFLIGHT_MOVES,
     RUN_MOVES,
     TASK_MOVES,
     CandidateState,
     ChangeState,
+    ImportState,
     PreflightState,
     RunState,
     TaskState,
@@ -131,6 +134,17 @@ def move_preflight(
         raise IllegalMove(preflight, to)
     ended = {} if to in OPEN_PREFLIGHTS else {"ended_at": now, "work_key": "", "not_before": None, "step": ""}
     _swap(preflight, to, {**ended, **(also or {})}, work_key=preflight.work_key)
+
+
+def move_import(
+    found: ProjectImport, to: ImportState, *, now: datetime, also: Mapping[str, Any] | None = None
+) -> None:
+    """As with Preflights. Whoever's password it was, the end of the import is the end of it."""
+    if to not in IMPORT_MOVES[ImportState(found.state)]:
+        raise IllegalMove(found, to)
+    used = {"username": "", "sealed_password": "", "work_key": "", "not_before": None, "step": ""}
+    ended = {} if to in OPEN_IMPORTS else {"ended_at": now, **used}
+    _swap(found, to, {**ended, **(also or {})}, work_key=found.work_key)
 
 
 def _swap(row: models.Model, to: str, columns: Mapping[str, Any], **still: Any) -> None:

@@ -13,6 +13,7 @@ from kombu.exceptions import OperationalError
 WAKE_TASK = "tasks.wake"
 WAKE_CHANGE = "tasks.work_on_change"
 WAKE_PREFLIGHT = "tasks.run_preflight"
+WAKE_IMPORT = "tasks.run_import"
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,11 @@ def wake_change(change_id: UUID) -> None:
 def wake_preflight(preflight_id: UUID) -> None:
     """Nudge the workers to take a Preflight that waits."""
     transaction.on_commit(partial(_send, WAKE_PREFLIGHT, preflight_id))
+
+
+def wake_import(import_id: UUID) -> None:
+    """Nudge the workers to take an import that waits."""
+    transaction.on_commit(partial(_send, WAKE_IMPORT, import_id))
 
 
 def _send(job: str, row_id: UUID) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
+from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 from rest_framework.request import Request
@@ -74,11 +76,19 @@ def forget_old(*, now: datetime) -> int:
 
 
 def fingerprint_of(request: Request, user: User) -> str:
-    """The request as far as it can cause anything: the token's organization is part of it."""
+    """The request as far as it can cause anything: the token's organization is part of it.
+
+    Keyed, for a body may hold a password, which nobody shall guess from what is kept.
+    """
+    return fingerprint_with(request, user, request._request.body)
+
+
+def fingerprint_with(request: Request, user: User, body: bytes) -> str:
+    """The same for a request whose body is read in another way; `body` stands for it."""
     http = request._request
     parts = (http.method or "", http.get_full_path(), str(user.token_organization_id or ""))
-    digest = hashlib.sha256("\n".join(parts).encode())
-    digest.update(b"\n" + http.body)
+    digest = hmac.new(settings.SECRET_KEY.encode(), "\n".join(parts).encode(), hashlib.sha256)
+    digest.update(b"\n" + body)
     return digest.hexdigest()
 
 
@@ -104,10 +114,14 @@ class IdempotentPosts(APIView):
         if request.method != "POST" or key is None:
             return
         assert isinstance(request.user, User), "permissions let nobody else reach a POST"
-        found = claim(request.user, _sane(key), fingerprint_of(request, request.user), now=timezone.now())
+        found = claim(request.user, _sane(key), self.fingerprint(request), now=timezone.now())
         if isinstance(found, Replay):
             raise _Replayed(found)
         self._claimed = found
+
+    def fingerprint(self, request: Request) -> str:
+        """What a repetition must be alike in. Of a body too large to hold, a view says it by another way."""
+        return fingerprint_of(request, cast(User, request.user))
 
     def handle_exception(self, exc: Exception) -> Response:
         if isinstance(exc, _Replayed):

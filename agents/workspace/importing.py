@@ -15,7 +15,7 @@ from agents.errors import GitError
 from agents.workspace.edits import LFS_POINTER
 from agents.workspace.names import clashes, is_git_name, leaves, name_bytes, name_text
 from agents.workspace.refusals import refusal_of
-from agents.workspace.remote import IMPORT_SECONDS_MAX, Access, Asked, Bounds
+from agents.workspace.remote import Access, Asked, Bounds, Watch
 from agents.workspace.sources import Source, Way, read_source
 from tenants.errors import InvalidInput
 
@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 LFS_POINTER_BYTES_MAX = 200
 WARNING_PATHS_MAX = 10
 POINTERS_LOOKED_AT_MAX = 2_000
+LINKS_LOOKED_AT_MAX = 20_000
+LINK_BYTES_MAX = 4_096  # a longer one leads nowhere on any system
+# A few small trees that name each other ten times make more files than any machine can list.
+TREE_FILES_MAX = 1_000_000
+TREE_BYTES_MAX = 256 * 1024 * 1024  # of all their names
+
+BUNDLE_LINES = (b"# v2 git bundle\n", b"# v3 git bundle\n")
+BUNDLE_LINE_BYTES_MAX = 32
 
 ABANDONED_SECONDS = 24 * 3_600  # after which a folder of an import that was killed is removed
 NOBODY = Access()
@@ -58,27 +66,35 @@ class Imported:
 
 def import_into(
     store: Store,
-    source: str | Path,
+    source: str | Path | Source,
     *,
     field: str = "from",
     access: Access = NOBODY,
     bounds: Bounds = USUAL,
+    watch: Watch = lambda _step, _bytes: None,
 ) -> Imported:
-    """Fetches the default branch into main of an empty store.
+    """Fetches the default branch into main of an empty store. A `Source` is taken as it was read.
 
     Raises `InvalidInput` for a source that is none, that is empty (fault C68), that may not be asked or
     that gives nothing; and when the store holds commits already.
     """
-    place = _checked_source(str(source), field)
+    place = source if isinstance(source, Source) else _checked_source(str(source), field)
     store.init()
     if store.commit_of_main() is not None:
         raise InvalidInput(
             field, "this project has its repository already", "make another project", code="already_imported"
         )
-    with tempfile.TemporaryDirectory(prefix="remit-import-") as scratch:
-        asked = Asked(store.directory, place, Path(scratch), access=access, bounds=bounds, field=field)
+    # Inside the store, so that what a killed worker leaves goes with it.
+    with tempfile.TemporaryDirectory(prefix="remit-import-", dir=store.directory) as scratch:
+        asked = Asked(
+            store.directory, place, Path(scratch), access=access, bounds=bounds, field=field, watch=watch
+        )
         try:
             branch = _fetch(asked)
+            if branch is not None:
+                _must_be_listable(asked, field)
+                # With it a merge base is found without walking all history, whatever the dates of the commits.
+                asked.look("reading the history", ["commit-graph", "write", "--reachable"])
         except GitError as error:
             refusal = refusal_of(str(error), place)
             raise InvalidInput(field, refusal.problem, refusal.remedy, code=refusal.code) from None
@@ -88,21 +104,43 @@ def import_into(
             code="empty_repository",
         )  # fmt: skip
     commit = store.rev("refs/heads/main")
-    # With it a merge base is found without walking all history, whatever the dates of the commits.
-    store.git("commit-graph", "write", "--reachable", seconds_max=IMPORT_SECONDS_MAX)
+    watch("looking at the files", 0)
     files = store.tree_files(commit)
     return Imported(commit, branch, len(files), sum(file.size for file in files), warnings_of(store, commit))
 
 
+def bundle_at(path: Path, field: str) -> Source:
+    """A file that is a bundle by its first line. Raises `InvalidInput` for any other.
+
+    git takes a file without that line for a pointer to a repository, which may be anybody's.
+    """
+    try:
+        with path.open("rb") as file:
+            first = file.readline(BUNDLE_LINE_BYTES_MAX)
+    except OSError:
+        first = b""
+    if first not in BUNDLE_LINES:
+        raise InvalidInput(
+            field, "this is no git bundle", "make one with: git bundle create app.bundle --all",
+            code="not_a_bundle",
+        )  # fmt: skip
+    return Source(Way.LOCAL, str(path.absolute()))
+
+
 @contextmanager
-def incoming_directory(root: Path) -> Iterator[Path]:
-    """A folder for a store beside the projects' own, until it is taken in or else removed again."""
+def incoming_directory(root: Path, mark: str = "") -> Iterator[Path]:
+    """A folder for a store beside the projects' own, until it is taken in or else removed again.
+
+    What an earlier try with the same mark has left goes first.
+    """
     root.mkdir(parents=True, exist_ok=True)
+    for left in root.glob(f"incoming-{mark}-*") if mark else ():
+        shutil.rmtree(left, ignore_errors=True)
     for left in root.glob("incoming-*"):
         with suppress(OSError):
             if time.time() - left.stat().st_mtime > ABANDONED_SECONDS:
                 shutil.rmtree(left, ignore_errors=True)
-    place = Path(tempfile.mkdtemp(prefix="incoming-", dir=root))
+    place = Path(tempfile.mkdtemp(prefix=f"incoming-{mark}-" if mark else "incoming-", dir=root))
     try:
         yield place
     finally:
@@ -172,6 +210,27 @@ def _fetch(asked: Asked) -> str | None:
     return ref.removeprefix("refs/heads/")
 
 
+def _must_be_listable(asked: Asked, field: str) -> None:
+    """Counted by a process of bounded output, before anything here holds the list."""
+    try:
+        names = asked.look(
+            "counting the files", ["ls-tree", "-r", "-z", "--name-only", "--full-tree", "refs/heads/main"],
+            bytes_max=TREE_BYTES_MAX,
+        )  # fmt: skip
+    except GitError as error:
+        if not str(error).startswith("larger than"):
+            raise
+    else:
+        if names.count(b"\0") <= TREE_FILES_MAX:
+            return
+    raise InvalidInput(
+        field,
+        f"its newest commit has more than {TREE_FILES_MAX:,} files",
+        "import a part of it",
+        code="too_many_files",
+    )
+
+
 def _read_heads(listed: str) -> tuple[dict[str, str], str | None]:
     """The branches of a source, and the ref its HEAD names (or HEAD itself, when it is detached)."""
     heads, default, detached = {}, None, ""
@@ -199,9 +258,11 @@ def _pointers(store: Store, commit: str, files: list[TreeFile]) -> list[str]:
 
 
 def _outside_links(store: Store, commit: str, files: list[TreeFile]) -> list[str]:
-    links = [f.path for f in files if f.mode == "120000"]
+    all_links = [f for f in files if f.mode == "120000"]
+    endless = [f.path for f in all_links if f.size > LINK_BYTES_MAX]
+    links = [f.path for f in all_links if f.size <= LINK_BYTES_MAX][:LINKS_LOOKED_AT_MAX]
     targets = store.blobs([(commit, path) for path in links]) if links else []
-    return [
+    return endless + [
         path
         for path, target in zip(links, targets, strict=True)
         if target is not None and leaves(name_bytes(path), target)

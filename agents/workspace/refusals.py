@@ -104,10 +104,14 @@ _KNOWN: tuple[tuple[str, str, str, str], ...] = (
 )  # fmt: skip
 
 
+_ANYWHERE = ("too_large", "too_slow")  # what a folder or a bundle can be as well
+
+
 def refusal_of(said: str, source: Source) -> Refusal:
     """The refusal behind git's words, which stand at its end for whoever has to look deeper."""
     for pattern, code, problem, remedy in _KNOWN:
-        if source.is_remote and re.search(pattern, said, re.IGNORECASE | re.MULTILINE):
+        asked = source.is_remote or code in _ANYWHERE
+        if asked and re.search(pattern, said, re.IGNORECASE | re.MULTILINE):
             by_ssh = code == "access_denied" and source.way is Way.SSH
             return Refusal(code, f"{problem} (git says: {said})", _SSH_ACCESS if by_ssh else remedy)
     return Refusal("unreadable_source", f"git cannot read it: {said}", "check the address and access")

@@ -1,7 +1,8 @@
 """Asks a git server: which of its addresses, with which keys, for how long, for how much.
 
-Nothing comes from the operator's own git or ssh configuration. Secrets reach git in files of this one
-import, never as arguments; a server's words come back bounded and without control characters.
+Nothing comes from the operator's own git or ssh configuration. Secrets reach git in the environment of this
+one import, never as arguments and never on a disk, where a killed worker would leave them; a server's words
+come back bounded and without control characters.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import shlex
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from django.conf import settings
@@ -34,18 +36,29 @@ CONNECT_SECONDS_MAX = 15
 ADDRESSES_TRIED_MAX = 4
 # Of one git process: enough for the largest single objects, and an end for a server that sends names forever.
 GIT_MEMORY_BYTES_MAX = 4 * 1024 * 1024 * 1024
-SECRET_BYTES_MAX = 64_000
+WORDS_BYTES_MAX = 64_000
+WATCH_SECONDS = 1.0
 
 _BLOCK_BYTES = 512  # in which `ulimit -f` counts
 _LIMITED = 'ulimit -c 0; ulimit -f "$1" && ulimit -v "$2" && shift 2 && exec "$@"'
+# A shell's own printf: what it writes is nobody's argument.
+_HELPER = (
+    '!f() { test "$1" = get && printf "username=%s\\npassword=%s\\n"'
+    ' "$REMIT_GIT_USERNAME" "$REMIT_GIT_PASSWORD"; }; f'
+)
+
+# Told about once a second: what is being done, and how many bytes of the pack have come. What it raises ends git.
+Watch = Callable[[str, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who asks over https. Without a password the deployment's REMIT_GIT_CREDENTIALS are looked through."""
+    """Who asks. Without a password the deployment's REMIT_GIT_CREDENTIALS are looked through, where that is allowed."""
 
     username: str = ""
     password: str = field(default="", repr=False)
+    # Whether the deployment's own credentials and key may be shown: they open what is not this asker's.
+    shared: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,21 +79,38 @@ class Asked:
     """One source as git is to be asked for it, with a folder of its own for what git needs to read."""
 
     def __init__(
-        self, directory: Path, source: Source, scratch: Path, *, access: Access, bounds: Bounds, field: str
+        self,
+        directory: Path,
+        source: Source,
+        scratch: Path,
+        *,
+        access: Access,
+        bounds: Bounds,
+        field: str,
+        watch: Watch = lambda _step, _bytes: None,
     ) -> None:
+        if source.way is Way.SSH and not access.shared:
+            raise InvalidInput(
+                field, "the deployment's ssh key is not for this organization",
+                "use https://… with a token of your own, or ask the operator to name the organization in "
+                "REMIT_GIT_ORGANIZATIONS",
+                code="key_not_shared",
+            )  # fmt: skip
         self.source = source
         self._directory, self._scratch, self._bounds, self._field = directory, scratch, bounds, field
         self._bytes_max = bounds.bytes_max or settings.PLANE.import_mib_max * 1024 * 1024
         self._config = scratch / "gitconfig"
         # git drops GIT_CONFIG_COUNT for the process that serves a local path, but not this file.
         self._config.write_text("[safe]\n\tdirectory = *\n" if source.way is Way.LOCAL else "")
-        self._credentials = self._written(access) if source.way is Way.HTTPS else None
+        self._watch, self._step = watch, ""
+        self._credentials = self._found(access) if source.way is Way.HTTPS else None
         self._addresses = self._looked_up()
         self._pinned = self._addresses[0] if self._addresses else ""
 
     def listing(self) -> str:
         """What the source says its branches are. Tries the host's addresses in turn until one answers."""
         failure: RemoteFailure | None = None
+        self._step = "asking what there is"
         for address in self._addresses[:ADDRESSES_TRIED_MAX] or [""]:
             self._pinned = address
             try:
@@ -99,6 +129,7 @@ class Asked:
 
     def fetch(self, ref: str, into: str, *, config: Mapping[str, str]) -> None:
         """One branch, in one pack of bounded size."""
+        self._step = "fetching"
         self._run(
             ["fetch", "--quiet", "--no-tags", "--no-auto-maintenance", "--update-shallow",
              "--no-write-fetch-head", "--", self.source.address, f"{ref}:{into}"],
@@ -106,6 +137,12 @@ class Asked:
             bytes_max=self._bytes_max,
             config=config,
         )  # fmt: skip
+
+    def look(self, step: str, arguments: Sequence[str], *, bytes_max: int | None = None) -> bytes:
+        """One more command of git on what has come, watched and bounded like the rest."""
+        self._step = step
+        bound = self._bytes_max if bytes_max is None else bytes_max
+        return self._run(arguments, seconds_max=self._bounds.fetch_seconds_max, bytes_max=bound)
 
     def _looked_up(self) -> tuple[str, ...]:
         """The addresses that may be asked; empty where a proxy looks them up, or nothing is to be looked up."""
@@ -129,21 +166,13 @@ class Asked:
             )
         raise InvalidInput(self._field, found.problem, "check the host's name", code="unknown_host")
 
-    def _written(self, access: Access) -> Path | None:
-        """The one name and password that this server gets, in the form of git's own credential store."""
+    def _found(self, access: Access) -> tuple[str, str] | None:
+        """The one name and password that this server gets."""
         if access.password:
-            name, password = access.username or "git", access.password
-        else:
-            found = _kept_credential(settings.PLANE.git_credentials, self.source, access.username)
-            if found is None:
-                return None
-            name, password = found
-        host = f"[{self.source.host}]" if ":" in self.source.host else self.source.host
-        port = "" if self.source.port == 443 else f":{self.source.port}"
-        path = self._scratch / "credentials"
-        path.touch(mode=0o600)
-        path.write_text(f"https://{quote(name, safe='')}:{quote(password, safe='')}@{host}{port}\n")
-        return path
+            return access.username or "git", access.password
+        if not access.shared:
+            return None
+        return _kept_credential(settings.PLANE.git_credentials, self.source, access.username)
 
     def _environment(self, config: Mapping[str, str]) -> dict[str, str]:
         way = self.source.way
@@ -159,6 +188,8 @@ class Asked:
         if way is Way.HTTPS:
             pinned |= self._https_config()
             more |= {name: os.environ[name] for name in _PROXY_VARIABLES if name in os.environ}
+            if self._credentials is not None:
+                more["REMIT_GIT_USERNAME"], more["REMIT_GIT_PASSWORD"] = self._credentials
         if way is Way.SSH:
             more |= {"GIT_SSH_COMMAND": self._ssh_command(), "GIT_SSH_VARIANT": "ssh"}
             if "SSH_AUTH_SOCK" in os.environ and settings.PLANE.git_ssh_key is None:
@@ -177,7 +208,8 @@ class Asked:
         if settings.PLANE.git_ca_file is not None:
             pinned["http.sslCAInfo"] = str(settings.PLANE.git_ca_file)
         if self._credentials is not None:
-            pinned["credential.helper"] = f"store --file={shlex.quote(str(self._credentials))}"
+            host = f"[{self.source.host}]" if ":" in self.source.host else self.source.host
+            pinned[f"credential.https://{host}:{self.source.port}.helper"] = _HELPER
         if self._pinned and self._pinned != self.source.host:
             listed = ",".join(f"[{one}]" if ":" in one else one for one in self._addresses)
             pinned["http.curloptResolve"] = f"{self.source.host}:{self.source.port}:{listed}"
@@ -222,6 +254,8 @@ class Asked:
             raise RemoteFailure("ssh is not installed")
         blocks, kilobytes = -(-bytes_max // _BLOCK_BYTES), GIT_MEMORY_BYTES_MAX // 1024
         limited = ["/bin/sh", "-c", _LIMITED, "sh", str(blocks), str(kilobytes), program, *arguments]
+        if bound := shutil.which("setpriv", path=environment["PATH"]):
+            limited = [bound, "--pdeathsig", "KILL", "--", *limited]  # a killed worker's git ends with it
         out, errors = self._scratch / "out", self._scratch / "errors"
         with out.open("wb") as out_file, errors.open("wb") as errors_file:
             process = subprocess.Popen(
@@ -234,18 +268,33 @@ class Asked:
                 start_new_session=True,  # no terminal to ask on, and one group to end
             )
             try:
-                code = process.wait(seconds_max)
-            except subprocess.TimeoutExpired:
-                raise RemoteFailure(f"not finished after {seconds_max:.0f} seconds") from None
+                code = self._wait(process, seconds_max)
             finally:
                 _end_group(process)
         if code != 0:
             with errors.open("rb") as said:
-                text = words_of(said.read(SECRET_BYTES_MAX))
+                text = words_of(said.read(WORDS_BYTES_MAX))
             if self._is_full(bytes_max):
                 raise RemoteFailure(f"larger than {bytes_max:,} bytes: {text}")
             raise RemoteFailure(text or f"exit code {code}")
         return out.read_bytes()
+
+    def _wait(self, process: subprocess.Popen[bytes], seconds_max: float) -> int:
+        until = time.monotonic() + seconds_max
+        while True:
+            try:
+                return process.wait(min(WATCH_SECONDS, max(until - time.monotonic(), 0)))
+            except subprocess.TimeoutExpired:
+                if time.monotonic() >= until:
+                    raise RemoteFailure(f"not finished after {seconds_max:.0f} seconds") from None
+            self._watch(self._step, self._received())
+
+    def _received(self) -> int:
+        total = 0
+        for path in (self._directory / "objects" / "pack").glob("*pack*"):
+            with contextlib.suppress(OSError):  # renamed this moment
+                total += path.stat().st_size
+        return total
 
     def _is_full(self, bytes_max: int) -> bool:
         """Whether the limit of one file's size stopped it: git itself only says that its pack is broken."""

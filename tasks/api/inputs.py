@@ -138,3 +138,20 @@ class PreflightInput(Shape):
         default=True,
         help_text="Install first what the lock files ask for; needs the network.",
     )
+
+
+class ImportInput(Shape):
+    """Where a repository is; what opens it is used once and then erased."""
+
+    source = serializers.CharField(  # type: ignore[assignment]  # a field of that name, not the base's setting
+        help_text="https://… or ssh://…, without a name or password in it."
+    )
+    username = serializers.CharField(required=False, allow_blank=True, default="")
+    password = serializers.CharField(
+        required=False,
+        allow_blank=True,
+        default="",
+        trim_whitespace=False,
+        write_only=True,
+        help_text="Or an access token. No answer has it.",
+    )

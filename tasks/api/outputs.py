@@ -12,7 +12,7 @@ from budgets.api import UsdText
 from budgets.money import Usd, exact
 from routing.words import Tier
 from tasks.reads import Money
-from tasks.states import PreflightState
+from tasks.states import ImportState, PreflightState
 
 
 @extend_schema_field(OpenApiTypes.STR)
@@ -307,3 +307,47 @@ class PreflightOutput(serializers.Serializer[Any]):
     created_at = serializers.DateTimeField()
     started_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
+
+
+class ImportFoundOutput(serializers.Serializer[Any]):
+    commit = serializers.CharField()
+    branch = serializers.CharField(help_text="the name that main has at its source")
+    files = serializers.IntegerField()
+    bytes = serializers.IntegerField(help_text="of those files")
+    warnings = serializers.ListField(
+        child=serializers.CharField(), help_text="submodules, LFS, names that differ only by case, ..."
+    )
+
+
+class ImportRefusalOutput(serializers.Serializer[Any]):
+    code = serializers.CharField(help_text="stable")
+    problem = serializers.CharField()
+    remedy = serializers.CharField()
+
+
+class ImportOutput(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    project = serializers.UUIDField(source="project_id")
+    state = serializers.ChoiceField(choices=list(ImportState))
+    by = serializers.EmailField(source="by.email", allow_null=True, default=None)
+    source = serializers.CharField(  # type: ignore[assignment]  # a field of that name, not the base's setting
+        help_text="the address, or the name of the bundle"
+    )
+    is_bundle = serializers.BooleanField()
+    step = serializers.CharField(help_text="what the worker is at")
+    received_bytes = serializers.IntegerField(help_text="of a bundle: its size; else of the pack so far")
+    found = serializers.SerializerMethodField()
+    refusal = serializers.SerializerMethodField()
+    created_at = serializers.DateTimeField()
+    started_at = serializers.DateTimeField(allow_null=True)
+    ended_at = serializers.DateTimeField(allow_null=True)
+
+    @extend_schema_field(ImportFoundOutput(allow_null=True))
+    def get_found(self, row: Any) -> Any:
+        """What came in; null before that."""
+        return row.found or None
+
+    @extend_schema_field(ImportRefusalOutput(allow_null=True))
+    def get_refusal(self, row: Any) -> Any:
+        """Why nothing came in; null otherwise."""
+        return ImportRefusalOutput(row).data if row.problem else None

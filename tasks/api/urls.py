@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from django.urls import path
 
-from tasks.api import limits, preflights, records, streams, views
+from tasks.api import imports, limits, preflights, records, streams, views
+from tenants.bodies import large_body
 
 urlpatterns = [
     path("projects/<uuid:project_id>/changes", views.ProjectChanges.as_view()),
+    path("projects/<uuid:project_id>/imports", imports.ImportList.as_view()),
+    path("projects/<uuid:project_id>/imports/bundle", large_body(imports.ImportBundle.as_view())),
+    path("imports/<uuid:import_id>", imports.ImportDetail.as_view()),
+    path("imports/<uuid:import_id>/cancel", imports.ImportCancel.as_view()),
     path("projects/<uuid:project_id>/preflights", preflights.PreflightList.as_view()),
     path("preflights/<uuid:preflight_id>", preflights.PreflightDetail.as_view()),
     path("preflights/<uuid:preflight_id>/cancel", preflights.PreflightCancel.as_view()),

@@ -6,6 +6,7 @@ from tasks.models.changeset import ChangeSet
 from tasks.models.claim import Claim
 from tasks.models.event import Event
 from tasks.models.preflight import Preflight
+from tasks.models.project_import import ProjectImport
 from tasks.models.receipt import DecisionReceipt
 from tasks.models.reopening import Reopening
 from tasks.models.run import TaskRun
@@ -23,6 +24,7 @@ __all__ = [
     "Dependency",
     "Event",
     "Preflight",
+    "ProjectImport",
     "Reopening",
     "Task",
     "TaskRun",

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from django.urls import path, re_path
 
-from tasks.pages import candidates, changes, inbox, limits, lists, money, preflights, runs, spend, work
+from tasks.pages import (
+    candidates,
+    changes,
+    inbox,
+    limits,
+    lists,
+    money,
+    preflights,
+    repository,
+    runs,
+    spend,
+    work,
+)
 
 urlpatterns = [
     path("", inbox.inbox, name="inbox"),
@@ -13,6 +25,14 @@ urlpatterns = [
     path("changes/act", lists.changes_act, name="changes-act"),
     path("changes/new", changes.change_choose, name="change-choose"),
     path("projects/<uuid:project_id>/changes/new", changes.change_new, name="change-new"),
+    path("projects/<uuid:project_id>/repository", repository.repository, name="repository"),
+    path("projects/<uuid:project_id>/repository/card", repository.repository_card, name="repository-card"),
+    path(
+        "projects/<uuid:project_id>/repository/bundle",
+        repository.repository_bundle,
+        name="repository-bundle",
+    ),
+    path("imports/<uuid:import_id>/cancel", repository.import_cancel, name="import-cancel"),
     path("projects/<uuid:project_id>/preflights", preflights.preflights, name="preflights"),
     path("preflights/<uuid:preflight_id>", preflights.preflight_detail, name="preflight"),
     path("preflights/<uuid:preflight_id>/cancel", preflights.preflight_cancel, name="preflight-cancel"),

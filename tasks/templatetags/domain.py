@@ -19,8 +19,10 @@ from tasks.display.diff import Piece as DiffPiece
 from tasks.display.hostile import readable as readable_text
 from tasks.display.hostile import revealed as revealed_text
 from tasks.models import Event
+from tasks.pages.repository import card_of
 from tasks.pages.stops import METER_LABELS, STOP_LABELS
 from tasks.pages.stories import END_WORDS, Story, story
+from tenants.models import Project
 
 register = template.Library()
 
@@ -123,6 +125,12 @@ def _diff_piece(piece: DiffPiece) -> str:
     return (
         f'<span class="{escape(piece.css)}">{escape(piece.text)}</span>' if piece.css else escape(piece.text)
     )
+
+
+@register.inclusion_tag("tasks/_repository_card.html")
+def repository_card(project: Project, is_admin: bool) -> dict[str, Any]:  # a template's argument
+    """A project's repository, as its page shows it; while one is on its way, it asks for itself again."""
+    return card_of(project, is_admin=is_admin)
 
 
 def _limit(unit: str, value: int | None) -> str:

@@ -10,6 +10,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -57,8 +58,8 @@ def project_new(request: HttpRequest) -> HttpResponse:
         organization = organization_for(request.user, UUID(wanted.pop("organization")), at_least=Role.ADMIN)
         made = attempt(form, lambda: services.create_project(organization, **wanted, by=person_of(request)))
         if made is not None:
-            messages.success(request, f"{made.name} is there. Its rules are below.")
-            return redirect("project", made.pk)
+            messages.success(request, f"{made.name} is there. Now bring its repository in.")
+            return redirect(_next_page("repository", made))
     return render(request, "tenants/project_new.html", {"form": form})
 
 
@@ -100,6 +101,14 @@ def project_archive(request: HttpRequest, project_id: UUID) -> HttpResponse:
     change_project(found, {"archived": archived}, by=person_of(request), now=timezone.now())
     messages.success(request, f"{found.name} is {'archived' if archived else 'back'}.")
     return redirect("project", found.pk)
+
+
+def _next_page(name: str, project: Project) -> str:
+    """The page of a floor above, where there is one."""
+    try:
+        return reverse(name, args=[project.pk])
+    except NoReverseMatch:
+        return reverse("project", args=[project.pk])
 
 
 def _where_admin(request: HttpRequest) -> list[tuple[str, str]]:

@@ -17,7 +17,7 @@ from tenants.models import Organization, Role
 from tenants.scope import TenantModel
 from tests.factories.budgets import make_hold, make_payers
 from tests.factories.providers import make_connector
-from tests.factories.tasks import make_candidate, make_changeset, make_preflight, make_run
+from tests.factories.tasks import make_candidate, make_changeset, make_import, make_preflight, make_run
 from tests.factories.tenants import (
     make_invitation,
     make_member,
@@ -121,6 +121,7 @@ def foreign(db: None) -> Foreign:
         "changeset_id": make_changeset(task).pk,
         "candidate_id": make_candidate(task.change).pk,
         "call_id": make_hold(make_payers(organization, project_id=project.pk)).reservation_id,
+        "import_id": make_import(project).pk,
         "preflight_id": make_preflight(project).pk,
         "webhook_id": endpoint.pk,
         "delivery_id": make_delivery(endpoint).pk,

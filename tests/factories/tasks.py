@@ -17,6 +17,7 @@ from tasks.models import (
     Dependency,
     Event,
     Preflight,
+    ProjectImport,
     Task,
     TaskRun,
     Trunk,
@@ -167,3 +168,10 @@ def make_preflight(project: Project | None = None, **more: Any) -> Preflight:
     fields = {"created_at": NOW, "not_before": NOW} | more
     preflight: Preflight = Preflight.objects.create(project=project or make_project(), **fields)
     return preflight
+
+
+def make_import(project: Project | None = None, **more: Any) -> ProjectImport:
+    """One that waits for a worker."""
+    fields = {"source": "https://git.example.org/app.git", "created_at": NOW, "not_before": NOW} | more
+    found: ProjectImport = ProjectImport.objects.create(project=project or make_project(), **fields)
+    return found

@@ -116,7 +116,7 @@ def test_bad_input_keeps_nothing(project: Project, ana: User, more: dict[str, ob
 
 def test_a_project_without_a_repository_says_what_to_do(ana: User, project: Project) -> None:
     bare = make_project(project.organization)
-    with pytest.raises(InvalidInput, match="import_project") as refused:
+    with pytest.raises(InvalidInput, match="project's page") as refused:
         submit_change(bare, wanted(), by=ana, now=NOW)
     assert refused.value.code == "no_repository"
 

@@ -12,13 +12,14 @@ from uuid import UUID, uuid4
 import pytest
 from django.test import Client
 
-from tasks.models import Candidate, Change, ChangeSet, Preflight, Task, TaskRun
+from tasks.models import Candidate, Change, ChangeSet, Preflight, ProjectImport, Task, TaskRun
 from tenants.models import Project, Role, User
 from tests.factories.budgets import make_hold, make_payers
 from tests.factories.tasks import (
     make_candidate,
     make_change,
     make_changeset,
+    make_import,
     make_preflight,
     make_run,
     make_task,
@@ -41,6 +42,7 @@ class House:
     candidate: Candidate
     call: int
     preflight: Preflight
+    project_import: ProjectImport
     member: User
     viewer: User
     admin: User
@@ -56,6 +58,7 @@ class House:
             candidate=self.candidate.pk,
             call=self.call,
             preflight=self.preflight.pk,
+            **{"import": self.project_import.pk},
         )
 
 
@@ -76,6 +79,7 @@ def house() -> House:
         candidate=make_candidate(change),
         call=make_hold(make_payers(organization, project_id=project.pk)).reservation_id,
         preflight=make_preflight(project),
+        project_import=make_import(project),
         member=make_member(organization, Role.MEMBER),
         viewer=make_member(organization, Role.VIEWER),
         admin=make_member(organization, Role.ADMIN),
@@ -129,8 +133,22 @@ READS = [
     "/api/v1/preflights/{preflight}",
     "/projects/{project}/preflights",
     "/preflights/{preflight}",
+    "/api/v1/projects/{project}/imports",
+    "/api/v1/imports/{import}",
+    "/projects/{project}/repository",
+    "/projects/{project}/repository/card",
 ]
-NAMES = ("organization", "project", "change", "task", "run", "changeset", "candidate", "preflight")
+NAMES = (
+    "organization",
+    "project",
+    "change",
+    "task",
+    "run",
+    "changeset",
+    "candidate",
+    "preflight",
+    "import",
+)
 # What moves something, with the lowest role that may try.
 WRITES = [
     ("/api/v1/projects/{project}/changes", Role.MEMBER),
@@ -165,6 +183,12 @@ WRITES = [
     ("/api/v1/preflights/{preflight}/cancel", Role.ADMIN),
     ("/projects/{project}/preflights", Role.ADMIN),
     ("/preflights/{preflight}/cancel", Role.ADMIN),
+    ("/api/v1/projects/{project}/imports", Role.ADMIN),
+    ("/api/v1/projects/{project}/imports/bundle", Role.ADMIN),
+    ("/api/v1/imports/{import}/cancel", Role.ADMIN),
+    ("/projects/{project}/repository", Role.ADMIN),
+    ("/projects/{project}/repository/bundle", Role.ADMIN),
+    ("/imports/{import}/cancel", Role.ADMIN),
 ]
 Open = Callable[[Client, str], int]
 
