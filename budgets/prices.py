@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from budgets.decisions import TOKENS_MAX, Amount
-from budgets.money import ZERO, Usd
+from budgets.money import Usd
 from providers.catalog import PriceCard, Rates, price_card
 from providers.messages import Usage
 
@@ -107,14 +107,6 @@ def upper_cost(input_tokens: int, output_tokens: int, model: str, at: date | Non
     if card is None:
         return None
     return Usd.ceiling(input_tokens * card.highest_input() + output_tokens * card.highest().output)
-
-
-def saved_by_cache(usage: dict[str, Any], rates: dict[str, Any]) -> Usd:
-    """What cache reads saved against the full input price, by the rates stored with the call."""
-    if rates.get("cache_read") is None:
-        return ZERO
-    difference = Decimal(rates["input"]) - Decimal(rates["cache_read"])
-    return Usd.ceiling(int(usage.get("cache_read", 0)) * difference)
 
 
 def _stored(card: PriceCard, rates: Rates) -> dict[str, Any]:

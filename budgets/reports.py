@@ -5,21 +5,20 @@ Callers bring the rows that they may see (`Reservation.objects.visible_to(user)`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from django.db.models import BigIntegerField, Count, F, Max, Q, QuerySet, Sum
-from django.db.models.fields.json import KT
-from django.db.models.functions import Cast, TruncDate, TruncHour
+from django.db.models import BooleanField, Count, ExpressionWrapper, F, Max, Q, QuerySet, Sum, Window
+from django.db.models.functions import TruncDate, TruncHour
 
 from budgets.models import Reservation, ReservationState
 from budgets.models.meter import ZERO_USD
+from budgets.models.reservation import NANO_PER_MICRO
 from budgets.money import ZERO, Usd
-from budgets.prices import saved_by_cache
 
 # Whole words at the start of a cell that a spreadsheet would run as a formula.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -115,6 +114,17 @@ class Spend:
             calls=self.calls + other.calls,
         )
 
+    def __sub__(self, other: Spend) -> Spend:
+        """What remains of a whole; `other` is a part of it."""
+        return Spend(
+            known=self.known - other.known,
+            unknown_calls=self.unknown_calls - other.unknown_calls,
+            unknown_at_most=self.unknown_at_most - other.unknown_at_most,
+            unpriced_calls=self.unpriced_calls - other.unpriced_calls,
+            held=self.held - other.held,
+            calls=self.calls - other.calls,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class CacheEffect:
@@ -122,7 +132,29 @@ class CacheEffect:
 
     input_tokens: int
     read_tokens: int
-    saved: Usd
+    saved_nano: int  # thousandths of a micro-dollar, so that a sum is rounded once
+
+    @property
+    def saved(self) -> Usd:
+        return Usd(-(-self.saved_nano // NANO_PER_MICRO))
+
+    def __add__(self, other: CacheEffect) -> CacheEffect:
+        return CacheEffect(
+            self.input_tokens + other.input_tokens,
+            self.read_tokens + other.read_tokens,
+            self.saved_nano + other.saved_nano,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DaySpend:
+    """What one tier cost on one UTC day: of Changes, or of what belongs to none."""
+
+    day: date
+    tier: str
+    of_change: bool
+    spend: Spend
+    effect: CacheEffect
 
 
 def narrow(calls: QuerySet[Reservation], by: Narrow) -> QuerySet[Reservation]:
@@ -161,24 +193,59 @@ def spend_by(calls: QuerySet[Reservation], *groups: By) -> dict[tuple[Any, ...],
     return {tuple(row[name] for name in names): _spend(row) for row in rows}
 
 
-def largest(calls: QuerySet[Reservation], by: By, *, top: int) -> tuple[list[tuple[Any, Spend]], int, Spend]:
+def largest(
+    calls: QuerySet[Reservation], by: By, *, top: int, whole: Spend
+) -> tuple[list[tuple[Any, Spend]], int, Spend]:
     """The `top` groups by what is charged, how many more there are, and what those come to together.
 
-    Ranked by the database: an organization may have a hundred thousand Changes.
+    Ranked by the database: an organization may have a hundred thousand Changes. `whole` is the total of these calls.
     """
     name = str(by)
-    groups = calls.order_by().values(name)
-    ranked = groups.annotate(**_SUMS, charged=Sum("usd", filter=_ENDED)).order_by(
-        F("charged").desc(nulls_last=True), name
+    groups = calls.order_by().values(name).annotate(**_SUMS, charged=Sum("usd", filter=_ENDED))
+    ranked = groups.annotate(groups=Window(Count("*"))).order_by(F("charged").desc(nulls_last=True), name)
+    rows = list(ranked[:top])
+    found = [(row[name], _spend(row)) for row in rows]
+    more = rows[0]["groups"] - len(rows) if rows else 0
+    return found, more, whole - sum((each for _, each in found), Spend())
+
+
+def ranked(spent: Mapping[Any, Spend], *, top: int) -> tuple[list[tuple[Any, Spend]], int, Spend]:
+    """As `largest`, of groups that are few and known already."""
+    rows = sorted(spent.items(), key=lambda row: (-row[1].charged.micro, row[0] is None, str(row[0])))
+    rest = sum((each for _, each in rows[top:]), Spend())
+    return rows[:top], max(len(rows) - top, 0), rest
+
+
+def days_of(calls: QuerySet[Reservation]) -> list[DaySpend]:
+    """Each UTC day and tier, those of Changes apart from the others, with the effect of the cache: one pass for all."""
+    rows: Any = (
+        calls.order_by()
+        .annotate(
+            day=TruncDate("created_at", tzinfo=UTC),
+            of_change=ExpressionWrapper(Q(change_id__isnull=False), output_field=BooleanField()),
+        )
+        .values("day", "tier", "of_change")
+        .annotate(**_SUMS, **_CACHE)
     )
-    found = [(row[name], _spend(row)) for row in ranked[: top + 1]]
-    if len(found) <= top:
-        return found, 0, Spend()
-    keys = [key for key, _ in found[:top]]
-    rest = calls.exclude(**{f"{name}__in": [key for key in keys if key is not None]})
-    if None in keys:
-        rest = rest.exclude(**{f"{name}__isnull": True})
-    return found[:top], groups.distinct().count() - top, total(rest)
+    return [
+        DaySpend(row["day"], row["tier"], bool(row["of_change"]), _spend(row), _effect(row)) for row in rows
+    ]
+
+
+def by_run(calls: QuerySet[Reservation]) -> tuple[str, tuple[Any, ...]]:
+    """SQL and its values: one row an attempt, with `run_id` and the columns of `SUMS`.
+
+    For whoever knows what became of the attempts: their rows lie above the ledger, and no key leads there.
+    """
+    rows = calls.order_by().filter(run_id__isnull=False).values("run_id").annotate(**_SUMS)
+    return rows.query.sql_with_params()
+
+
+def spend_of(sums: Sequence[Any]) -> Spend:
+    """Plain sums in the order of `SUMS`."""
+    numbers = {name: int(value or 0) for name, value in zip(SUMS, sums, strict=True)}
+    money = {name: Usd(numbers[name]) for name in SUMS if name.endswith("_usd")}
+    return _spend({**numbers, **money})
 
 
 def by_hour(calls: QuerySet[Reservation]) -> list[tuple[datetime, Usd]]:
@@ -208,16 +275,7 @@ def curve(calls: QuerySet[Reservation]) -> list[tuple[datetime, Usd]]:
 
 def cache_effect(calls: QuerySet[Reservation]) -> CacheEffect:
     """The share of cached input and the money it saved."""
-    inputs, reads, saved = 0, 0, ZERO
-    reported = calls.filter(usage__isnull=False).order_by().values("rates")
-    sums = {name: Sum(Cast(KT(f"usage__{name}"), BigIntegerField())) for name in _INPUTS}
-    cards: Any = reported.annotate(**sums)
-    for row in cards:  # as many rows as there were price cards, not as calls
-        read = row["cache_read"] or 0
-        inputs += sum(row[name] or 0 for name in _INPUTS)
-        reads += read
-        saved += saved_by_cache({"cache_read": read}, row["rates"] or {})
-    return CacheEffect(inputs, reads, saved)
+    return _effect(calls.order_by().aggregate(**_CACHE))
 
 
 def days(first: date, last: date) -> Iterator[date]:
@@ -233,16 +291,27 @@ def csv_rows(calls: Iterable[Reservation]) -> Iterator[tuple[str, ...]]:
         yield tuple(_cell(value) for value in _values(call))
 
 
-_INPUTS = ("input_uncached", "cache_write_5m", "cache_write_1h", "cache_read")
 _ENDED = ~Q(state__in=[ReservationState.HELD, ReservationState.REFUNDED])
+# Only columns of the index `reservation_sums`, also where rows are counted: it alone answers.
 _SUMS: dict[str, Any] = {
     "known_usd": Sum("cost", filter=_ENDED),
-    "unknown_count": Count("pk", filter=_ENDED & Q(cost__isnull=True)),
+    "unknown_count": Count("state", filter=_ENDED & Q(cost__isnull=True)),
     "unknown_usd": Sum("usd", filter=Q(cost__isnull=True) & _ENDED),
-    "unpriced_count": Count("pk", filter=_ENDED & Q(cost__isnull=True, priced=False)),
+    "unpriced_count": Count("state", filter=_ENDED & Q(cost__isnull=True, priced=False)),
     "held_usd": Sum("hold_usd", filter=Q(state=ReservationState.HELD)),
-    "ended_count": Count("pk", filter=_ENDED),
+    "ended_count": Count("state", filter=_ENDED),
 }
+SUMS = tuple(_SUMS)
+# The database has read the stored usage and rates of each call already.
+_CACHE: dict[str, Any] = {
+    "input": Sum("input_tokens"),
+    "cached": Sum("cached_tokens"),
+    "saved": Sum("saved_nano_usd"),
+}
+
+
+def _effect(row: dict[str, Any]) -> CacheEffect:
+    return CacheEffect(int(row["input"] or 0), int(row["cached"] or 0), int(row["saved"] or 0))
 
 
 def _spend(row: dict[str, Any]) -> Spend:

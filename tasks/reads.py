@@ -9,18 +9,36 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlencode
 from uuid import UUID
 
-from django.db.models import Count, IntegerField, Max, OuterRef, Prefetch, Q, QuerySet, Subquery, Sum
-from django.db.models.functions import Coalesce
+from django.db import connection
+from django.db.models import (
+    Case,
+    Count,
+    F,
+    IntegerField,
+    Max,
+    OuterRef,
+    Prefetch,
+    Q,
+    QuerySet,
+    Subquery,
+    Sum,
+    Value,
+    When,
+    Window,
+)
+from django.db.models.functions import Coalesce, RowNumber
 
 from budgets.decisions import STOP_OF, MeterReading, Unit, unit_of
 from budgets.keys import MeterKind
 from budgets.meters import meter_key, payer_meters, read_meters
 from budgets.models import Meter, Reservation, ReservationState
 from budgets.money import ZERO, Usd
-from budgets.reports import Narrow, total
+from budgets.reports import SUMS, Narrow, Spend, by_run, spend_of
+from routing.words import MAX_ATTEMPTS_PER_TIER
 from tasks.models import Candidate, Change, ChangeSet, Check, Criterion, DecisionReceipt, Event, Task, TaskRun
 from tasks.pictures.bars import MoneyBar, money_bar
-from tasks.states import ChangeState, TaskState
+from tasks.states import WAITING_FOR_A_PERSON, ChangeState, TaskState
+from tasks.stops import STOPPED_BY_PERSON
 from tenants.access import role_of
 from tenants.errors import InvalidInput, NotVisible
 from tenants.models import Membership, Organization, Project, Role
@@ -38,10 +56,22 @@ EVENT_ID_DIGITS_MAX = 18
 # States that people ask for together. A budget stop waits for a person, as a plan and a candidate do.
 S = ChangeState
 GROUPS: Mapping[str, tuple[ChangeState, ...]] = {
-    "waiting": (S.BUDGET_BLOCKED, S.AWAITING_APPROVAL, S.READY, S.FAILED),
+    "waiting": WAITING_FOR_A_PERSON,
     "working": (S.PLANNING, S.RUNNING, S.COMPOSING),
     "ended": (S.PROMOTED, S.CANCELLED),
 }
+# What a Change waits for, in the order in which people should look: money first.
+STOPS = ("budget", "replan", "stopped")
+WAITS = (*STOPS, "plan", "promote", "failed")
+_WAITS_AS: Mapping[str, Q] = {
+    "replan": Q(state=S.BUDGET_BLOCKED, stop_limit=MAX_ATTEMPTS_PER_TIER),
+    "stopped": Q(state=S.BUDGET_BLOCKED, stop_limit=STOPPED_BY_PERSON),
+    "budget": Q(state=S.BUDGET_BLOCKED) & ~Q(stop_limit__in=(MAX_ATTEMPTS_PER_TIER, STOPPED_BY_PERSON)),
+    "plan": Q(state=S.AWAITING_APPROVAL),
+    "promote": Q(state=S.READY),
+    "failed": Q(state=S.FAILED),
+}
+assert set(_WAITS_AS) == set(WAITS)
 LIMITS_OF_A_KIND_MAX = 200
 _OF_THE_ORGANIZATION = (
     MeterKind.ORGANIZATION,
@@ -80,6 +110,7 @@ class ChangeFilter:
 
     state: str = ""
     group: str = ""  # a few states together: waiting, working, ended
+    stop: str = ""  # what stopped it: budget, replan, stopped
     project: UUID | None = None
     author: str = ""  # an email address, or "me"
     text: str = ""
@@ -94,10 +125,14 @@ class ChangeFilter:
             raise InvalidInput(
                 "state", f"{state[:40]!r} is no state", f"Use one of {', '.join(ChangeState)}."
             )
+        stop = str(query.get("stop", ""))
+        if stop and stop not in STOPS:
+            raise InvalidInput("stop", f"{stop[:40]!r} is no kind of stop", f"Use one of {', '.join(STOPS)}.")
         text = str(query.get("q", ""))[:SEARCH_CHARACTERS_MAX].replace("\0", "").strip()
         return cls(
             state=state,
             group=group,
+            stop=stop,
             project=_uuid("project", query.get("project")),
             author=str(query.get("author", ""))[:SEARCH_CHARACTERS_MAX].replace("\0", ""),
             text=text,
@@ -109,6 +144,7 @@ class ChangeFilter:
             "q": self.text,
             "group": self.group,
             "state": self.state,
+            "stop": self.stop,
             "project": str(self.project or ""),
             "author": self.author,
         }
@@ -119,6 +155,29 @@ class ChangeFilter:
 LONG_FIELDS = ("goal", "invariants", "plan", "plan_problem", "failure")
 
 
+def within(rows: QuerySet[Row], organization_id: UUID | None) -> QuerySet[Row]:
+    """Visible rows, quickly for whoever is in one organization, as most are.
+
+    With its id as a value beside the join PostgreSQL knows how many rows to expect, and walks that organization's own
+    index, newest first, to the end of a page; by the join alone it reads and sorts all of its Changes.
+    """
+    if organization_id is None:
+        return rows
+    found: QuerySet[Row] = rows.filter(**{f"{rows.model.tenant_path}__pk": organization_id})
+    return found
+
+
+def sole(organization_ids: Iterable[UUID]) -> UUID | None:
+    """The only one; None when there are several or none."""
+    found = list(organization_ids)
+    return found[0] if len(found) == 1 else None
+
+
+def _seen_changes(user: Person) -> QuerySet[Change]:
+    mine = Membership.objects.visible_to(user).filter(user=user.pk).values_list("organization_id", flat=True)
+    return within(Change.objects.visible_to(user), sole(mine[:2]))
+
+
 def listed_changes(user: Person, wanted: ChangeFilter = ChangeFilter()) -> QuerySet[Change]:
     """As `changes_for`, without the long texts."""
     return changes_for(user, wanted).defer(*LONG_FIELDS)
@@ -126,21 +185,45 @@ def listed_changes(user: Person, wanted: ChangeFilter = ChangeFilter()) -> Query
 
 def plain_changes(user: Person) -> QuerySet[Change]:
     """Newest first, without counts and long texts: for what only names them, hundreds at a time."""
-    found: QuerySet[Change] = Change.objects.visible_to(user).select_related(
-        "project", "organization", "author"
-    )
+    found = _seen_changes(user).select_related("project", "organization", "author")
     return found.defer(*LONG_FIELDS).order_by("-id")
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Changes that wait for the same thing: the first of them, oldest first, and how many there are."""
+
+    kind: str  # one of WAITS
+    changes: Sequence[Change]
+    count: int
+
+
+def waiting_changes(visible: QuerySet[Change], *, each: int) -> list[Waits]:
+    """The first of each kind and their number, in two queries for any number of them; empty kinds are left out."""
+    of_kind = Case(*(When(which, then=Value(kind)) for kind, which in _WAITS_AS.items()))
+    waiting = visible.filter(state__in=GROUPS["waiting"]).annotate(kind=of_kind)
+    placed = waiting.annotate(
+        place=Window(RowNumber(), partition_by=F("kind"), order_by=[F("updated_at").asc(), F("id").asc()]),
+        count=Window(Count("*"), partition_by=F("kind")),
+    ).filter(place__lte=each)
+    heads = list(placed.order_by("place").values_list("pk", "kind", "count"))
+    rows = visible.defer("goal", "invariants", "plan").in_bulk([key for key, _, _ in heads])
+    return [
+        Waits(kind, [rows[key] for key, its, _ in heads if its == kind and key in rows], count)
+        for kind in WAITS
+        for count in {count for _, its, count in heads if its == kind}
+    ]
 
 
 def changes_for(user: Person, wanted: ChangeFilter = ChangeFilter()) -> QuerySet[Change]:
     """The Changes a person may see, newest first, with the counts that a row of the list shows."""
-    found: QuerySet[Change] = Change.objects.visible_to(user).select_related(
-        "project", "author", "organization"
-    )
+    found = _seen_changes(user).select_related("project", "author", "organization")
     if wanted.state:
         found = found.filter(state=wanted.state)
     if wanted.group:
         found = found.filter(state__in=GROUPS[wanted.group])
+    if wanted.stop:
+        found = found.filter(_WAITS_AS[wanted.stop])
     if wanted.author:
         found = (
             found.filter(author=user.pk)
@@ -434,10 +517,8 @@ class Accepted:
     unknown_calls: int
 
 
-def accepted_of(
-    user: Person, organization: Organization, calls: QuerySet[Reservation], filters: Narrow
-) -> Accepted:
-    """Promoted in that time, by the calls of that time which a person may see.
+def accepted_of(user: Person, organization: Organization, spent: Spend, filters: Narrow) -> Accepted:
+    """Promoted in that time; `spent` on Changes are the calls of that time which a person may see.
 
     Whoever sees only their own calls is told of their own Changes.
     """
@@ -450,9 +531,22 @@ def accepted_of(
         "ended_at__lt": filters.until,
     }
     count = promoted.filter(**{name: value for name, value in equal.items() if value is not None}).count()
-    spent = total(calls.filter(change_id__isnull=False))
     cost = Usd(-(-spent.charged.micro // count)) if count else None
     return Accepted(changes=count, cost=cost, unknown_calls=spent.unknown_calls)
+
+
+def outcomes_of(calls: QuerySet[Reservation]) -> list[tuple[int, str, int, Spend]]:
+    """Tier, state, number and cost of the attempts that made these calls; those of a run are of one organization."""
+    rows, values = by_run(calls)
+    sums = ", ".join(f"SUM(spent.{name})" for name in SUMS)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT run.tier, run.state, COUNT(*), {sums} FROM ({rows}) AS spent"  # noqa: S608  # our own names
+            f" JOIN {TaskRun._meta.db_table} AS run ON run.id = spent.run_id GROUP BY run.tier, run.state",
+            values,
+        )
+        found = cursor.fetchall()
+    return [(tier, state, count, spend_of(spent)) for tier, state, count, *spent in found]
 
 
 def sees_all(user: Person, organization: Organization) -> bool:

@@ -136,5 +136,7 @@ OPEN_TASKS = frozenset({T.PENDING, T.READY, T.RUNNING, T.BLOCKED})
 ENDED_CHANGES = frozenset({C.PROMOTED, C.CANCELLED})
 # They have work of their own: planning, integrating, composing.
 WORKING_CHANGES = (C.PLANNING, C.RUNNING, C.COMPOSING)
+# A stop, a plan, a finished candidate and a failure: nothing moves before somebody says so.
+WAITING_FOR_A_PERSON = (C.BUDGET_BLOCKED, C.AWAITING_APPROVAL, C.READY, C.FAILED)
 OPEN_PREFLIGHTS = frozenset({P.QUEUED, P.RUNNING})
 OPEN_IMPORTS = frozenset({I.QUEUED, I.RUNNING})

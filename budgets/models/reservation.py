@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import BigIntegerField, Case, DecimalField, Q, Value, When
+from django.db.models.expressions import Combinable
+from django.db.models.fields.json import KT
+from django.db.models.functions import Cast, Coalesce, NullIf, Round
 
 from budgets.fields import MeterIds, UsdField
 from budgets.models.meter import ZERO_USD
@@ -16,6 +19,30 @@ class ReservationState(models.TextChoices):
     SETTLED = "settled", "settled"
     REFUNDED = "refunded", "refunded"  # never left, surely not billed, or released by a person
     UNKNOWN = "unknown", "unknown"  # may have been billed: charged at its worst case
+
+
+# A report that was charged by: its counts are whole numbers that fit. Others are stored as they came.
+USABLE = ("reported", "normalized")
+NANO_PER_MICRO = 1_000
+
+
+def _count(bucket: str) -> Coalesce:
+    return Coalesce(Cast(KT(f"usage__{bucket}"), BigIntegerField()), 0)
+
+
+def _rate(name: str) -> Cast:
+    """SQLite gives a JSON null as a word."""
+    known = NullIf(KT(f"rates__{name}"), Value("null"))
+    return Cast(known, DecimalField(max_digits=30, decimal_places=12))
+
+
+def _where_usable(count: Combinable) -> Case:
+    return Case(When(usage_quality__in=USABLE, then=count), default=0, output_field=BigIntegerField())
+
+
+def _saved() -> Cast:
+    difference = _rate("input") - _rate("cache_read")
+    return Cast(Round(_count("cache_read") * difference * NANO_PER_MICRO), BigIntegerField())
 
 
 class Reservation(TenantModel):
@@ -43,6 +70,28 @@ class Reservation(TenantModel):
     usage = models.JSONField(null=True)
     usage_quality = models.CharField(max_length=20, blank=True)
     rates = models.JSONField(null=True)
+    # What the database itself makes of the two: sums over a month would else open every row's JSON.
+    input_tokens = models.GeneratedField(
+        expression=_where_usable(
+            _count("input_uncached")
+            + _count("cache_read")
+            + _count("cache_write_5m")
+            + _count("cache_write_1h")
+        ),
+        output_field=BigIntegerField(),
+        db_persist=True,
+    )
+    cached_tokens = models.GeneratedField(
+        expression=_where_usable(_count("cache_read")), output_field=BigIntegerField(), db_persist=True
+    )
+    # By the cache, against the full price of input; null where no rate of a cache was known.
+    saved_nano_usd = models.GeneratedField(
+        expression=Case(
+            When(usage_quality__in=USABLE, then=_saved()), output_field=BigIntegerField(null=True)
+        ),
+        output_field=BigIntegerField(null=True),
+        db_persist=True,
+    )
     # The call. Ids without keys: the ledger outlives the rows that it paid for, and a hold takes no lock on them.
     organization = models.ForeignKey(
         Organization,
@@ -108,7 +157,29 @@ class Reservation(TenantModel):
             ),
         ]
         indexes = [
-            models.Index(fields=["organization", "created_at"], name="reservation_of_organization"),
+            # With all that reports sum: a row is a kilobyte, and a month of them lies all over the table. A
+            # settlement moves the row in every index anyway, since the conditions of two name its state.
+            models.Index(
+                fields=["organization", "created_at"],
+                include=[
+                    "state",
+                    "priced",
+                    "hold_usd",
+                    "usd",
+                    "cost",
+                    "project_id",
+                    "user_id",
+                    "change_id",
+                    "run_id",
+                    "purpose",
+                    "tier",
+                    "closed_at",
+                    "input_tokens",
+                    "cached_tokens",
+                    "saved_nano_usd",
+                ],
+                name="reservation_sums",
+            ),
             models.Index(
                 fields=["change_id"], condition=Q(change_id__isnull=False), name="reservation_of_change"
             ),

@@ -13,7 +13,7 @@ from rest_framework.views import APIView
 
 from budgets.api import FILTERS, calls_for, read_filters
 from budgets.keys import MeterKind
-from budgets.reports import narrow
+from budgets.reports import narrow, total
 from tasks import reads
 from tasks.api import inputs, outputs
 from tasks.api.views import TO_OF_A_PREVIEW, key_of, limit_asked
@@ -92,7 +92,9 @@ class AcceptedCost(APIView):
         organization = organization_for(request.user, organization_id, at_least=Role.VIEWER)
         filters = read_filters(organization, request.query_params)
         calls = narrow(calls_for(request.user, organization), filters)
-        found = reads.accepted_of(request.user, organization, calls, filters)
+        found = reads.accepted_of(
+            request.user, organization, total(calls.filter(change_id__isnull=False)), filters
+        )
         return Response(outputs.AcceptedOutput(found).data)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db.models import Count, QuerySet
 from django.db.models.functions import TruncDate
@@ -16,18 +16,28 @@ from budgets.keys import MeterKind
 from budgets.meters import meter_key, read_meters
 from budgets.models import LimitChange, Reservation
 from budgets.money import ZERO, Usd
-from budgets.reports import By, Narrow, Spend, by_hour, cache_effect, days, largest, narrow, spend_by, total
+from budgets.reports import (
+    By,
+    CacheEffect,
+    DaySpend,
+    Narrow,
+    Spend,
+    by_hour,
+    days,
+    days_of,
+    largest,
+    narrow,
+    ranked,
+    spend_by,
+)
 from routing.words import Tier
-from tasks.models import Change, Event, TaskRun
+from tasks.models import Change, Event
 from tasks.pictures.bars import DayChart, MoneyBar, day_chart, money_bar
 from tasks.pictures.timeline import BurnDown, burn_down, share_of_span
-from tasks.reads import MeterFigures, SubjectLimit, accepted_of, figures_of, limits_of
+from tasks.reads import MeterFigures, SubjectLimit, accepted_of, figures_of, limits_of, outcomes_of
 from tasks.states import RunState
 from tenants.access import role_of
 from tenants.models import Membership, Organization, Project
-
-if TYPE_CHECKING:
-    from tasks.reads import Person
 
 TOP = 10
 CALLS_SHOWN = 30
@@ -72,8 +82,8 @@ def spend_figures(
     calls = calls_for(request.user, organization)
     found = narrow(calls, filters)
     first, last = filters.since.date(), (filters.until - timedelta(days=1)).date()
-    sums = total(found)
-    effect = cache_effect(found)
+    rows = days_of(found)
+    sums, effect = _whole(rows)
     month = _month(organization, now=now)
     all_of_it = role_of(request.user, organization.pk) in SEE_ALL
     return {
@@ -81,27 +91,37 @@ def spend_figures(
         "last": last,
         "total": sums,
         "coverage": sums.coverage,
-        "chart": _chart(found, first, last),
+        "chart": _chart(rows, first, last),
         "series": SERIES,
         "month": month,
         "burn": _burn(calls, month, now=now) if all_of_it else None,
         "raises": _raises(organization, month, now=now) if all_of_it else (),
-        "rankings": _rankings(organization, found),
+        "rankings": _rankings(organization, found, sums),
         "cache_share": effect.read_tokens * 100 // effect.input_tokens if effect.input_tokens else None,
         "cache_saved": effect.saved,
-        "tiers": _tiers(found, request.user),
+        "tiers": _tiers(found),
         "budgets": _budgets(request, organization, all_of_it=all_of_it, now=now),
         "refused": _refused(request, organization, filters) if all_of_it else (),
-        "accepted": accepted_of(request.user, organization, found, filters),
+        "accepted": accepted_of(request.user, organization, _of_changes(rows), filters),
         "calls": _labelled(organization, list(found[:CALLS_SHOWN])),
     }
 
 
-def _chart(calls: QuerySet[Reservation], first: date, last: date) -> DayChart:
+def _whole(rows: Sequence[DaySpend]) -> tuple[Spend, CacheEffect]:
+    spends, effects = (row.spend for row in rows), (row.effect for row in rows)
+    return sum(spends, Spend()), sum(effects, CacheEffect(0, 0, 0))
+
+
+def _of_changes(rows: Sequence[DaySpend]) -> Spend:
+    return sum((row.spend for row in rows if row.of_change), Spend())
+
+
+def _chart(rows: Sequence[DaySpend], first: date, last: date) -> DayChart:
     by_day: dict[date, dict[str, Usd]] = {day: {} for day in days(first, last)}
-    for (day, tier), spent in spend_by(calls, By.DAY, By.TIER).items():
-        name = tier if tier in SERIES else "other"
-        by_day.setdefault(day, {})[name] = by_day.get(day, {}).get(name, ZERO) + spent.charged
+    for row in rows:
+        name = row.tier if row.tier in SERIES else "other"
+        of_day = by_day.setdefault(row.day, {})
+        of_day[name] = of_day.get(name, ZERO) + row.spend.charged
     return day_chart(sorted(by_day.items()), SERIES)
 
 
@@ -156,7 +176,9 @@ def _budgets(
     ]
 
 
-def _rankings(organization: Organization, calls: QuerySet[Reservation]) -> list[tuple[str, list[Share]]]:
+def _rankings(
+    organization: Organization, calls: QuerySet[Reservation], whole: Spend
+) -> list[tuple[str, list[Share]]]:
     of, here = organization.pk, f"/spend?organization={organization.pk}"
 
     def changes(keys: Sequence[Any]) -> Mapping[Any, str]:
@@ -170,22 +192,31 @@ def _rankings(organization: Organization, calls: QuerySet[Reservation]) -> list[
         members = Membership.objects.of_organization(of).filter(user__in=keys)
         return dict.fromkeys(keys, "a former member") | dict(members.values_list("user_id", "user__email"))
 
+    by_subject = spend_by(calls, By.PROJECT, By.USER, By.PURPOSE)  # few rows: a place each of a small cube
+    project, person, purpose = (_folded(by_subject, place) for place in range(3))
     return [
-        ("Changes", _ranking(calls, By.CHANGE, changes, "/changes/")),
-        ("Projects", _ranking(calls, By.PROJECT, projects, f"{here}&project=")),
-        ("People", _ranking(calls, By.USER, people, f"{here}&user=")),
-        ("Purposes", _ranking(calls, By.PURPOSE, lambda _: {})),
+        ("Changes", _ranking(largest(calls, By.CHANGE, top=TOP, whole=whole), changes, "/changes/")),
+        ("Projects", _ranking(ranked(project, top=TOP), projects, f"{here}&project=")),
+        ("People", _ranking(ranked(person, top=TOP), people, f"{here}&user=")),
+        ("Purposes", _ranking(ranked(purpose, top=TOP), lambda _: {})),
     ]
 
 
+def _folded(spent: Mapping[tuple[Any, ...], Spend], place: int) -> dict[Any, Spend]:
+    """The sums over one of several groups."""
+    found: dict[Any, Spend] = {}
+    for keys, each in spent.items():
+        found[keys[place]] = found.get(keys[place], Spend()) + each
+    return found
+
+
 def _ranking(
-    calls: QuerySet[Reservation],
-    by: By,
+    ranks: tuple[list[tuple[Any, Spend]], int, Spend],
     names_of: Callable[[Sequence[Any]], Mapping[Any, str]],
     path: str = "",
 ) -> list[Share]:
     """The ten largest, and the rest as one."""
-    found, more, rest = largest(calls, by, top=TOP)
+    found, more, rest = ranks
     names = names_of([key for key, _ in found if key is not None])
     most = found[0][1].charged if found else ZERO
     shares = [
@@ -203,29 +234,22 @@ def _ranking(
     return shares
 
 
-def _tiers(calls: QuerySet[Reservation], user: Person) -> list[TierOutcome]:
+def _tiers(calls: QuerySet[Reservation]) -> list[TierOutcome]:
     """What the attempts of each tier came to, and their cost from the ledger: late bills and releases included."""
-    runs = TaskRun.objects.visible_to(user).filter(
-        pk__in=calls.order_by().exclude(run_id=None).values("run_id")
-    )
-    counts: dict[int, dict[str, int]] = {}
-    for tier, state, count in runs.order_by().values_list("tier", "state").annotate(count=Count("pk")):
-        counts.setdefault(tier, {})[state] = count
-    failed = runs.filter(state=RunState.FAILED)
+    outcomes: dict[int, dict[str, tuple[int, Spend]]] = {}
+    for tier, state, count, spend in outcomes_of(calls):
+        outcomes.setdefault(tier, {})[state] = (count, spend)
+    nothing = (0, Spend())
     return [
         TierOutcome(
             tier=Tier(tier).word,
-            succeeded=states.get(RunState.SUCCEEDED, 0),
-            failed=states.get(RunState.FAILED, 0),
-            cost=_cost(calls, runs.filter(tier=tier)),
-            lost=_cost(calls, failed.filter(tier=tier)),
+            succeeded=states.get(RunState.SUCCEEDED, nothing)[0],
+            failed=states.get(RunState.FAILED, nothing)[0],
+            cost=sum((spend for _, spend in states.values()), Spend()),
+            lost=states.get(RunState.FAILED, nothing)[1],
         )
-        for tier, states in sorted(counts.items())
+        for tier, states in sorted(outcomes.items())
     ]
-
-
-def _cost(calls: QuerySet[Reservation], runs: QuerySet[TaskRun]) -> Spend:
-    return total(calls.filter(run_id__in=runs.order_by().values("pk")))
 
 
 def _labelled(organization: Organization, calls: Sequence[Reservation]) -> list[tuple[Reservation, str]]:

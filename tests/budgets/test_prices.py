@@ -11,7 +11,6 @@ from budgets.money import Usd
 from budgets.prices import (
     cost_of,
     estimate_of,
-    saved_by_cache,
     tokens_of,
     upper_cost,
     why_unusable,
@@ -97,9 +96,3 @@ def test_usage_that_is_all_zero_or_contradicts_itself_is_not_charged_by() -> Non
     assert why_unusable(usage(input_uncached=10, output=5, reasoning=6)) == "inconsistent"
     assert why_unusable(usage(input_uncached=10)) == ""
     assert cost_of(usage(), SONNET, DAY) is None
-
-
-def test_what_the_cache_saved_is_told_by_the_stored_rates() -> None:
-    rates = {"input": "2", "cache_read": "0.10"}
-    assert saved_by_cache({"cache_read": 30_000}, rates) == Usd(57_000)
-    assert saved_by_cache({"cache_read": 30_000}, {"input": "2", "cache_read": None}) == Usd(0)

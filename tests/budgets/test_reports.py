@@ -13,13 +13,17 @@ from budgets.models import Meter, Reservation
 from budgets.money import Usd
 from budgets.reports import (
     By,
+    CacheEffect,
     Narrow,
     cache_effect,
     cost_of_change,
     csv_rows,
     curve,
     days,
+    days_of,
+    largest,
     narrow,
+    ranked,
     spend_by,
     total,
 )
@@ -148,6 +152,39 @@ def test_the_curve_and_the_cache_are_told() -> None:
     assert [usd for _, usd in points] == [Usd(1_000), Usd(3_000)]
     effect = cache_effect(Reservation.objects.all())
     assert (effect.input_tokens, effect.read_tokens, effect.saved) == (800, 600, Usd(1_140))
+
+
+def test_only_a_report_that_could_be_charged_by_counts_as_cached() -> None:
+    """Fault: one count beyond the books made every sum of the month an error. Row 137."""
+    meters = make_payers()
+    call(meters)
+    burst = make_hold(meters, 10_000)
+    settle(
+        burst.reservation_id,
+        cost=Usd(1),
+        usage=Usage(input_uncached=1, cache_read=10**30, output=1),
+        rates=RATES,
+    )
+    unrated = make_hold(meters, 10_000)
+    settle(unrated.reservation_id, cost=Usd(1), usage=USAGE, rates={"input": "2", "cache_read": None})
+    effect = cache_effect(Reservation.objects.all())
+    assert (effect.input_tokens, effect.read_tokens, effect.saved) == (800, 600, Usd(570))
+
+
+def test_the_largest_are_ranked_and_the_rest_is_what_remains() -> None:
+    meters = make_payers()
+    for number in range(1, 5):
+        call(meters, number * 1_000, change_id=uuid4(), tier=str(number))
+    call(meters, 500, change_id=None, tier="0")
+    rows = Reservation.objects.all()
+    by_change = largest(rows, By.CHANGE, top=2, whole=total(rows))
+    few = ranked({key: each for (key,), each in spend_by(rows, By.TIER).items()}, top=2)
+    for found, more, rest in (by_change, few):
+        assert [each.charged for _, each in found] == [Usd(4_000), Usd(3_000)]
+        assert (more, rest.charged, rest.calls) == (3, Usd(3_500), 3)
+    days_and_tiers = days_of(rows)
+    assert sum(row.spend.calls for row in days_and_tiers if row.of_change) == 4
+    assert sum((row.effect for row in days_and_tiers), CacheEffect(0, 0, 0)) == cache_effect(rows)
 
 
 def test_an_empty_ledger_is_nothing_not_an_error() -> None:
