@@ -104,6 +104,7 @@ class SavedViewInput(Shape):
     q = serializers.CharField(required=False, allow_blank=True, default="")
     group = serializers.CharField(required=False, allow_blank=True, default="")
     state = serializers.CharField(required=False, allow_blank=True, default="")
+    stop = serializers.CharField(required=False, allow_blank=True, default="")
     project = serializers.CharField(required=False, allow_blank=True, default="")
     author = serializers.CharField(required=False, allow_blank=True, default="")
 

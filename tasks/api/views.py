@@ -85,6 +85,9 @@ class ChangeList(ListAPIView[Change]):
                 enum=list(reads.GROUPS),
                 description="only what waits for a person, is worked on, or has ended",
             ),
+            OpenApiParameter(
+                "stop", str, enum=list(reads.STOPS), description="only what this kind of stop holds up"
+            ),
             OpenApiParameter("author", str, description="only of this email address; me: only my own"),
             OpenApiParameter("project", UUID, description="only of this project"),
             OpenApiParameter("q", str, description="part of the title, or the number"),

@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Q
 from uuid_utils.compat import uuid7
 
-from tasks.states import ChangeState
+from tasks.states import WAITING_FOR_A_PERSON, ChangeState
 from tenants.models import Organization, Project, User
 from tenants.scope import TenantModel
 
@@ -65,6 +65,13 @@ class Change(TenantModel):
         indexes = [
             models.Index(fields=["organization", "state", "-number"], name="change_list"),
             models.Index(fields=["organization", "-id"], name="change_newest_first"),
+            # The inbox ranks and counts all that waits, and reads the first few.
+            models.Index(
+                fields=["organization"],
+                include=["state", "stop_limit", "updated_at", "id"],
+                condition=Q(state__in=[state.value for state in WAITING_FOR_A_PERSON]),
+                name="change_waits",
+            ),
         ]
 
     @property

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Generic, TypeVar, cast
+from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
@@ -16,50 +20,81 @@ from budgets.meters import meter_key, read_meters
 from budgets.models import ThresholdCrossing
 from budgets.money import Usd
 from budgets.thresholds import open_crossings
-from routing.words import MAX_ATTEMPTS_PER_TIER, Tier
+from routing.words import Tier
 from tasks import reads
 from tasks.models import Change, Task, TaskRun
 from tasks.pages.live import mark_of, show
 from tasks.pages.stops import RefusedMeter, StopCard, stop_card
 from tasks.preflights import failing_for
 from tasks.states import ENDED_CHANGES, ChangeState, RunState, TaskState
-from tasks.stops import RAISED_BY, STOPPED_BY_PERSON
+from tasks.stops import RAISED_BY
 from tenants.access import roles_of
 from tenants.models import Organization, Role, User
 from webhooks.endpoints import switched_off_by_remit
 from webhooks.models import Endpoint
 
-ROWS_MAX = 100
+ROWS_OF_A_KIND_MAX = 8  # the rest is a link away
 CHANGES_WATCHED_MAX = 500
-WAITING = (ChangeState.BUDGET_BLOCKED, ChangeState.AWAITING_APPROVAL, ChangeState.READY, ChangeState.FAILED)
+LINKS = {
+    "budget": "state=budget_blocked&stop=budget",
+    "replan": "state=budget_blocked&stop=replan",
+    "stopped": "state=budget_blocked&stop=stopped",
+    "plan": f"state={ChangeState.AWAITING_APPROVAL}",
+    "promote": f"state={ChangeState.READY}",
+    "failed": f"state={ChangeState.FAILED}",
+}
+PILLS = {"promote": "passed", "failed": "failed"}
+assert LINKS.keys() == set(reads.WAITS)
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Head(Generic[Item]):
+    """The first of some rows, and how many there are."""
+
+    rows: Sequence[Item]
+    count: int
+
+    @property
+    def more(self) -> int:
+        return self.count - len(self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """The one thing to do about a row."""
+
+    label: str
+    path: str
+    primary: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """One row: what waits, why, and the kind of act that moves it."""
+    """One row: what waits, why, and the act that moves it."""
 
-    kind: str  # budget, replan, stopped, plan, promote, failed
+    kind: str  # one of `reads.WAITS`
     change: Change
+    act: Act
     stop: StopCard | None = None
     task: Task | None = None
 
     @property
-    def raise_first(self) -> str:
-        """The meter whose raise lifts the stop; empty where a raise by an admin does not."""
-        if self.stop is None:
-            return ""
-        ways = [way for way in self.stop.ways_out if way.act == "raise" and way.role == "admin"]
-        known = [str(kind) for kind in RAISED_BY.get(self.stop.limit, ())]
-        return ways[0].meter if ways else "".join(known[:1]) if not self.stop.ways_out else ""
-
-    @property
-    def reopens(self) -> bool:
-        """Whether one word of a member lets the stopped Task go on."""
-        return self.kind in KIND_OF_STOP.values()
+    def pill(self) -> str:
+        return PILLS.get(self.kind, "blocked")
 
     @property
     def refused(self) -> RefusedMeter | None:
         return self.stop.refused[0] if self.stop and self.stop.refused else None
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """What waits for the same thing, with the filtered list that shows all of it."""
+
+    kind: str
+    head: Head[Waiting]
+    link: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,100 +116,148 @@ class Warned:
         return Usd(value) if self.crossing.unit == Unit.USD else value
 
 
-ORDER = ("budget", "replan", "stopped", "plan", "promote", "failed")
-KIND_OF_STOP = {MAX_ATTEMPTS_PER_TIER: "replan", STOPPED_BY_PERSON: "stopped"}
-
-
 @require_GET
 @login_required
 def inbox(request: HttpRequest) -> HttpResponse:
-    changes = list(
-        reads.plain_changes(request.user).filter(state__in=WAITING).order_by("updated_at")[:ROWS_MAX]
-    )
-    stopped = _stopped_tasks(request.user, changes)
-    waiting = sorted(
-        (_waiting(change, stopped.get(change.pk)) for change in changes),
-        key=lambda row: ORDER.index(row.kind),
-    )
-    running = list(
-        TaskRun.objects.visible_to(request.user)
+    roles = roles_of(cast(User, request.user))
+    only = reads.sole(roles)
+    changes = reads.within(Change.objects.visible_to(request.user), only)
+    sections = _sections(request.user, changes, roles)
+    waiting = [row for section in sections for row in section.head.rows]
+    running = _head(
+        reads.within(TaskRun.objects.visible_to(request.user), only)
         .filter(state=RunState.RUNNING)
         .select_related("task__change")
-        .order_by("started_at")[:ROWS_MAX]
+        .only("tier", "calls", "caps", "cost", "task__key", "task__title", "task__change__number")
+        .order_by("started_at")
     )
-    months = _months(request)
-    planning = list(
-        reads.plain_changes(request.user).filter(state__in=(ChangeState.PLANNING, ChangeState.COMPOSING))[
-            :ROWS_MAX
-        ]
+    planning = _head(
+        changes.filter(state__in=(ChangeState.PLANNING, ChangeState.COMPOSING))
+        .only("number", "title", "state")
+        .order_by("-id")
     )
     stops = {row.change.pk for row in waiting if row.kind == "budget"}  # said below, with what lifts it
-    warnings = [each for each in _warnings(request) if each.change is None or each.change.pk not in stops]
-    failing = list(failing_for(request.user)[:ROWS_MAX])
-    silent = _silent_endpoints(request)
+    warnings = _warnings(request.user, changes, roles, but=stops)
+    failing = _head(failing_for(request.user))
+    silent = _silent_endpoints(roles)
+    months = _months(request)
     context = {
-        "waiting": waiting,
+        "sections": sections,
+        "count": sum(section.head.count for section in sections),
         "warnings": warnings,
         "silent": silent,
-        "running": [(run, Tier(run.tier).word) for run in running],
+        "running": running,
+        "words": {tier.value: tier.word for tier in Tier},
         "planning": planning,
         "months": months,
         "preflights": failing,
-        "roles": roles_of(cast(User, request.user)),
     }
-    facts: list[Any] = [(row.change.pk, row.kind, row.change.updated_at) for row in waiting]
-    facts += [(each.crossing.pk, each.crossing.percent) for each in warnings]
-    facts += [row.pk for row in failing]
-    facts += [each.pk for each in silent]
-    facts += [(run.pk, run.calls, run.cost) for run in running]
+    heads: list[Head[Any]] = [running, planning, failing, silent, warnings, *(each.head for each in sections)]
+    facts: list[Any] = [head.count for head in heads]
+    facts += [(row.change.pk, row.kind, row.change.updated_at) for row in waiting]
+    facts += [(each.crossing.pk, each.crossing.percent) for each in warnings.rows]
+    facts += [each.pk for each in (*failing.rows, *silent.rows, *planning.rows)]
+    facts += [(run.pk, run.calls, run.cost) for run in running.rows]
     facts += [(name, month.spent, month.held) for name, month in months]
-    return show(request, "tasks/inbox.html", context, mark=mark_of(*facts, len(planning)))
+    return show(request, "tasks/inbox.html", context, mark=mark_of(*facts))
 
 
-def _waiting(change: Change, task: Task | None) -> Waiting:
-    match change.state:
-        case ChangeState.AWAITING_APPROVAL:
-            return Waiting("plan", change)
-        case ChangeState.READY:
-            return Waiting("promote", change)
-        case ChangeState.FAILED:
-            return Waiting("failed", change)
-        case _:
-            kind = KIND_OF_STOP.get(change.stop_limit, "budget")
-            return Waiting(kind, change, stop_card(change.stop_limit, change.stop_detail), task)
+def _head(rows: QuerySet[Any]) -> Head[Any]:
+    """Counts only what may be more than is shown."""
+    found = list(rows[:ROWS_OF_A_KIND_MAX])
+    return Head(found, len(found) if len(found) < ROWS_OF_A_KIND_MAX else rows.count())
 
 
-def _stopped_tasks(user: reads.Person, changes: list[Change]) -> dict[Any, Task]:
+def _sections(user: reads.Person, visible: QuerySet[Change], roles: Mapping[UUID, int]) -> list[Section]:
+    found = reads.waiting_changes(visible, each=ROWS_OF_A_KIND_MAX)
+    blocked = [change.pk for waits in found if waits.kind in reads.STOPS for change in waits.changes]
+    stopped = _stopped_tasks(user, blocked)
+    changes = reverse("changes")
+    return [
+        Section(
+            waits.kind,
+            Head(
+                [_waiting(waits.kind, change, stopped.get(change.pk), roles) for change in waits.changes],
+                waits.count,
+            ),
+            f"{changes}?{LINKS[waits.kind]}",
+        )
+        for waits in found
+    ]
+
+
+def _waiting(kind: str, change: Change, task: Task | None, roles: Mapping[UUID, int]) -> Waiting:
+    stop = stop_card(change.stop_limit, change.stop_detail) if kind in reads.STOPS else None
+    act = _act(kind, change, stop, task, roles.get(change.organization_id, 0))
+    return Waiting(kind, change, act, stop, task)
+
+
+def _act(kind: str, change: Change, stop: StopCard | None, task: Task | None, role: int) -> Act:
+    page = reverse("change", args=[change.pk])
+    if kind == "budget":
+        meter = _raise_first(stop)
+        if meter and role >= Role.ADMIN:
+            return Act("Raise…", f"{reverse('change-raise', args=[change.pk])}?meter={meter}", primary=True)
+        return Act("See who can raise it" if meter else "See what it needs", page)
+    if task and kind in reads.STOPS and role >= Role.MEMBER:
+        return Act("Reopen…", reverse("task-reopen", args=[task.pk]), primary=True)
+    if kind == "plan":
+        may = role >= Role.ADMIN
+        return Act(
+            "Review the plan" if may else "Read the plan", reverse("change-plan", args=[change.pk]), may
+        )
+    if kind == "promote":
+        return Act("See and promote" if role >= Role.ADMIN else "See it", page, primary=True)
+    return Act("Look at it", page)
+
+
+def _raise_first(stop: StopCard | None) -> str:
+    """The meter whose raise lifts the stop; empty where a raise by an admin does not."""
+    if stop is None:
+        return ""
+    ways = [way for way in stop.ways_out if way.act == "raise" and way.role == "admin"]
+    known = [str(kind) for kind in RAISED_BY.get(stop.limit, ())]
+    return ways[0].meter if ways else "".join(known[:1]) if not stop.ways_out else ""
+
+
+def _stopped_tasks(user: reads.Person, change_ids: Sequence[UUID]) -> dict[UUID, Task]:
     """The first stopped Task of each Change: the one that a person is sent to."""
-    rows = Task.objects.visible_to(user).filter(change__in=changes, state=TaskState.BLOCKED)
-    rows = rows.exclude(stop_limit="")
-    return {task.change_id: task for task in rows.order_by("-position")}
+    rows = (
+        Task.objects.visible_to(user)
+        .filter(change__in=change_ids, state=TaskState.BLOCKED)
+        .exclude(stop_limit="")
+    )
+    return {task.change_id: task for task in rows.only("change_id", "key").order_by("-position")}
 
 
-def _warnings(request: HttpRequest) -> list[Warned]:
+def _warnings(
+    user: reads.Person, changes: QuerySet[Change], roles: Mapping[UUID, int], *, but: Set[UUID]
+) -> Head[Warned]:
     """The highest soft threshold that each meter of an open period has passed, the newest first.
 
     An admin sees all; everybody else what their own Changes, their projects and their month have passed.
     """
-    live = reads.plain_changes(request.user).exclude(state__in=ENDED_CHANGES)
-    changes = {str(change.pk): change for change in live[:CHANGES_WATCHED_MAX]}
-    crossings = ThresholdCrossing.objects.visible_to(request.user)
-    found = open_crossings(crossings, changes=changes, now=timezone.now())
-    roles = roles_of(cast(User, request.user))
-    return [
-        Warned(each, changes.get(each.meter.subject))
-        for each in found[:ROWS_MAX]
+    live = changes.exclude(state__in=ENDED_CHANGES).order_by("-id")
+    watched = {str(key) for key in live.values_list("pk", flat=True)[:CHANGES_WATCHED_MAX]}
+    watched -= {str(key) for key in but}
+    crossings = ThresholdCrossing.objects.visible_to(user)
+    found = [
+        each
+        for each in open_crossings(crossings, changes=watched, now=timezone.now())
         if each.meter.kind != MeterKind.USER
         or (each.organization_id and roles.get(each.organization_id, 0) >= Role.ADMIN)
-        or each.meter.subject == str(request.user.pk)
+        or each.meter.subject == str(user.pk)
     ]
+    shown = found[:ROWS_OF_A_KIND_MAX]
+    subjects = [UUID(each.meter.subject) for each in shown if each.meter.kind == MeterKind.CHANGE]
+    named = {str(key): change for key, change in changes.only("number", "title").in_bulk(subjects).items()}
+    return Head([Warned(each, named.get(each.meter.subject)) for each in shown], len(found))
 
 
-def _silent_endpoints(request: HttpRequest) -> list[Endpoint]:
+def _silent_endpoints(roles: Mapping[UUID, int]) -> Head[Endpoint]:
     """Webhooks that Remit switched off, for those who can mend them."""
-    roles = roles_of(cast(User, request.user))
     admin_of = [pk for pk, role in roles.items() if role >= Role.ADMIN]
-    return list(switched_off_by_remit(admin_of)[:ROWS_MAX]) if admin_of else []
+    return _head(switched_off_by_remit(admin_of)) if admin_of else Head((), 0)
 
 
 def _months(request: HttpRequest) -> list[tuple[Organization, reads.MeterFigures]]:

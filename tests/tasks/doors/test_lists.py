@@ -54,6 +54,16 @@ def test_a_group_holds_the_states_that_people_mean(client: Client, project: Proj
     assert client.get("/changes?group=nonsense").status_code == 400
 
 
+def test_a_stop_holds_what_the_inbox_calls_so(client: Client, project: Project) -> None:
+    for limit in ("change_budget", "max_attempts_per_tier", "stopped_by_person"):
+        make_change(project, title=limit, state=ChangeState.BUDGET_BLOCKED, stop_limit=limit)
+    assert titles(client, "stop=budget") == {"change_budget"}
+    assert titles(client, "stop=replan") == {"max_attempts_per_tier"}
+    assert titles(client, "state=budget_blocked&stop=stopped") == {"stopped_by_person"}
+    assert 'name="stop" value="replan"' in client.get("/changes?stop=replan").content.decode()
+    assert client.get("/changes?stop=nonsense").status_code == 400
+
+
 def test_a_board_has_a_column_for_each_step(client: Client, project: Project) -> None:
     blocked = make_change(
         project, title="stopped", state=ChangeState.BUDGET_BLOCKED, stop_limit="change_budget"

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import html
+import re
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from agents import archive
@@ -13,6 +17,7 @@ from agents.workspace.git import store_for
 from budgets.money import Usd
 from routing.words import EndReason
 from tasks.models import Change, Check, Task
+from tasks.pages.inbox import ROWS_OF_A_KIND_MAX
 from tasks.promotion import settle_trunk
 from tasks.states import CandidateState, ChangeState, RunState, TaskState
 from tenants.models import Organization, Project, Role, User
@@ -108,6 +113,49 @@ def test_the_inbox_puts_money_first_and_ends_each_row_in_one_act(client: Client,
     assert page.index("No money") < page.index("Tried") < page.index("To promote")
     assert f"/changes/{blocked.pk}/raise" in page
     assert f"/tasks/{task.pk}/reopen" in page
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("budget", {"state": ChangeState.BUDGET_BLOCKED, "stop_limit": "change_budget"}),
+        ("replan", {"state": ChangeState.BUDGET_BLOCKED, "stop_limit": "max_attempts_per_tier"}),
+        ("stopped", {"state": ChangeState.BUDGET_BLOCKED, "stop_limit": "stopped_by_person"}),
+        ("plan", {"state": ChangeState.AWAITING_APPROVAL}),
+        ("promote", {"state": ChangeState.READY}),
+        ("failed", {"state": ChangeState.FAILED, "failure": "it broke"}),
+    ],
+)
+def test_the_inbox_shows_the_oldest_of_each_kind_and_a_way_to_all(
+    client: Client, project: Project, kind: str, fields: dict[str, Any]
+) -> None:
+    """D1: oldest first; as many as fit, the true count, and the list of exactly these."""
+    made = [make_change(project, title=f"number {n:02}", **fields) for n in range(ROWS_OF_A_KIND_MAX)]
+    other = ChangeState.AWAITING_APPROVAL if kind != "plan" else ChangeState.READY
+    make_change(project, title="another kind", state=other)
+    assert "Show all" not in read(client, "/")
+    with CaptureQueriesContext(connection) as before:
+        read(client, "/")
+    made += [make_change(project, title=f"number {n:02}", **fields) for n in range(90, 93)]
+    with CaptureQueriesContext(connection) as after:
+        page = read(client, "/")
+    assert len(after) == len(before)
+    shown = [change.title for change in made if change.title in page]
+    assert shown == [f"number {n:02}" for n in range(ROWS_OF_A_KIND_MAX)]
+    assert f"({len(made) + 1})" in page
+    link = re.search(r'href="(/changes\?[^"]+)">Show all 11<', page)
+    assert link is not None
+    found = client.get(html.unescape(link[1])).context["rows"]
+    assert {row.change.pk for row in found} == {change.pk for change in made}
+
+
+def test_the_inbox_counts_what_runs_beyond_what_it_names(client: Client, project: Project) -> None:
+    for number in range(ROWS_OF_A_KIND_MAX + 2):
+        change = make_change(project, title=f"plans {number}", state=ChangeState.PLANNING)
+        make_run(make_task(change), state=RunState.RUNNING)
+    page = read(client, "/")
+    assert "10 attempts and 10 changes at work" in page
+    assert "/changes?group=working" in page
 
 
 def test_a_stop_says_what_it_needs(client: Client, project: Project, admin: User) -> None:
