@@ -51,9 +51,9 @@ from tasks.models import (
 from tenants.members import issue_token
 from tenants.models import AuditEntry, Membership, Organization, Project, Role, User
 
-ASKED = 120  # times each of the four with an aim; the bare view as often, in turns
-ASKED_OTHERS = 40
-WARM = 10
+ASKED = 80  # times each of the four with an aim; the bare view as often, in turns
+ASKED_OTHERS = 20
+WARM = 3
 ORGANIZATIONS = 20
 LARGE_SHARE = 0.9
 PROJECTS_EACH = 10
@@ -120,6 +120,7 @@ class World:
     small_admin: User
     changes: tuple[UUID, ...]  # a sample of the large one's
     tasks: tuple[UUID, ...]
+    runs: tuple[UUID, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +138,8 @@ def measure() -> Iterable[Measured]:
     with postgres(), product_with_bare_views():
         begun = time.monotonic()
         world = fill(changes=CHANGES)
+        with connection.cursor() as cursor:
+            cursor.execute("VACUUM")  # as the server itself leaves tables that were written to
         counts = f"{Task.objects.count():,} Tasks, {_rows_of('tasks_event'):,} events"
         yield Measured(
             what=f"filled: {counts}", ours=f"{time.monotonic() - begun:.0f} s", theirs="", ratio=0.0
@@ -158,7 +161,9 @@ def doors(world: World) -> list[Door]:
 
     def one(pattern: str) -> Callable[[random.Random], str]:
         return lambda chance: pattern.format(
-            change=chance.choice(world.changes), task=chance.choice(world.tasks)
+            change=chance.choice(world.changes),
+            task=chance.choice(world.tasks),
+            run=chance.choice(world.runs),
         )
 
     thirty, fifty = fixed("/api/bare/changes/30"), fixed("/api/bare/changes/50")
@@ -184,6 +189,10 @@ def doors(world: World) -> list[Door]:
         Door("Tasks of one Change, REST", one("/api/v1/changes/{change}/tasks"), tasks, by_token=True),
         Door("receipts of one Change, REST", one("/api/v1/changes/{change}/receipts"), tasks, by_token=True),
         Door("one Task, page", one("/tasks/{task}"), tasks),
+        Door("one Task, REST", one("/api/v1/tasks/{task}"), tasks, by_token=True),
+        Door("one run, page", one("/runs/{run}"), tasks),
+        Door("one run, REST", one("/api/v1/runs/{run}"), tasks, by_token=True),
+        Door("ledger, REST", fixed(f"/api/v1/organizations/{large}/ledger"), fifty, by_token=True),
     ]
 
 
@@ -312,14 +321,20 @@ def fill(*, changes: int) -> World:
         for model in _FILLED:
             for statement in _defaults_of(model):
                 cursor.execute(statement)
+        # Their keys hold by how they are made, and to look each one up takes longer than to write it.
+        cursor.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user")
+        if cursor.fetchone() == (True,):
+            cursor.execute("SET session_replication_role = replica")
         for statement in _STATEMENTS:
             cursor.execute(statement, figures)
+        cursor.execute("RESET session_replication_role")
         cursor.execute("ANALYZE")
     large, small = organizations[0], organizations[1]
     _, token = issue_token(people[0][0], large, name="bench", scopes=["read"], by=people[0][0])
     sample = tuple(Change.objects.filter(organization=large).order_by("?").values_list("pk", flat=True)[:200])
     tasks = Task.objects.filter(change__in=sample).values_list("pk", flat=True)
-    return World(people[0][0], token, large, small, people[1][0], sample, tuple(tasks))
+    runs = TaskRun.objects.filter(task__in=tasks).values_list("pk", flat=True)
+    return World(people[0][0], token, large, small, people[1][0], sample, tuple(tasks), tuple(runs))
 
 
 _FILLED = (
@@ -341,7 +356,8 @@ _FILLED = (
 def _defaults_of(model: type[Model]) -> Iterator[str]:
     """The defaults of the code as defaults of the database, so that a column added later breaks no statement below."""
     for field in model._meta.concrete_fields:
-        value = None if field.null or field.primary_key else field.get_default()
+        written = not (field.null or field.primary_key or field.generated)
+        value = field.get_default() if written else None
         if value is not None:
             plain = value.micro if isinstance(value, Usd) else value
             text = json.dumps(plain) if isinstance(plain, dict | list) else str(plain)
@@ -357,9 +373,15 @@ def _id(kind: int, number: str) -> str:
     return _ID.format(kind=f"01900000-{kind:04d}-7000-8000-", number=number)
 
 
-_STATE = """(ARRAY['promoted','promoted','promoted','promoted','promoted','cancelled','running','budget_blocked',
-            'ready','failed'])[1 + n %% 10]"""
-_TASK_STATE = "CASE WHEN n %% 10 < 5 THEN 'done' WHEN n %% 10 = 5 THEN 'cancelled' ELSE 'done' END"
+_STATE = """CASE WHEN n %% 100 = 0 THEN 'planning' WHEN n %% 100 = 1 THEN 'awaiting_approval' ELSE
+            (ARRAY['promoted','promoted','promoted','promoted','promoted','cancelled','running','budget_blocked',
+            'ready','failed'])[1 + n %% 10] END"""
+_TASK_STATE = """CASE WHEN n %% 10 = 5 THEN 'cancelled' WHEN n %% 10 = 6 AND t = 1 THEN 'running'
+                 WHEN n %% 10 = 7 AND t = 1 THEN 'blocked' ELSE 'done' END"""
+_USAGE = """'{"input_uncached": 600, "cache_read": 5200, "cache_write_5m": 900, "cache_write_1h": 0, "output": 420,
+            "candidates": 0}'"""
+_RATES = """'{"model": "claude-haiku-5-5", "source": "table", "since": "2026-01-01", "input": "1.00", "output": "5.00",
+            "cache_read": "0.10", "cache_write_5m": "1.25", "cache_write_1h": "2.00"}'"""
 _STATEMENTS = (
     # Which organization, project and person each Change belongs to, once for all statements.
     """CREATE TEMPORARY TABLE home AS
@@ -376,7 +398,8 @@ _STATEMENTS = (
           plan_problem, stop_limit, stop_detail, failure, work_key, work_delays, created_at, updated_at, ended_at)
        SELECT {_id(1, "n")}, organization_id, project_id, n, user_id, 'Change ' || n || ' of the bench',
          repeat('What it is for, in a sentence or two. ', 8), '[]', {_STATE}, '',
-         CASE WHEN n %% 10 = 7 THEN 'change_budget' ELSE '' END, '{{}}', '', '', 0,
+         CASE WHEN n %% 10 <> 7 THEN '' ELSE (ARRAY['change_budget', 'max_attempts_per_tier', 'stopped_by_person',
+           'change_budget'])[1 + n / 10 %% 4] END, '{{}}', '', '', 0,
          %(since)s + n * interval '4 minutes', %(since)s + n * interval '4 minutes',
          CASE WHEN n %% 10 < 6 THEN %(since)s + n * interval '4 minutes' END
        FROM home""",
@@ -390,7 +413,7 @@ _STATEMENTS = (
           stop_detail, failure, created_at)
        SELECT {_id(2, "n * 10 + t")}, {_id(1, "n")}, 'T' || t, t, 'Task ' || t || ' of ' || n,
          repeat('Do this part. ', 20), 'feature', 'small', 'low', 'general', false, 0, '[]', '[]', {_TASK_STATE},
-         '', '', 0, '', '{{}}', '', %(since)s + n * interval '4 minutes'
+         '', '', 0, CASE WHEN n %% 10 = 7 AND t = 1 THEN 'change_budget' ELSE '' END, '{{}}', '', %(since)s + n * interval '4 minutes'
        FROM home, generate_series(1, %(tasks)s) t""",
     f"""INSERT INTO tasks_dependency (task_id, on_id, added_by)
        SELECT {_id(2, "n * 10 + t")}, {_id(2, "n * 10 + t - 1")}, 'plan'
@@ -398,14 +421,19 @@ _STATEMENTS = (
     f"""INSERT INTO tasks_taskrun (id, task_id, attempt, tier, model, state, end_reason, failure_class, note, intent,
           failure_log, detail, context_hash, packet_key, tool_log_key, caps, cost, unknown_calls, calls, reads,
           base_commit, start_commit, stacked_on, compaction, owner, fence, lease_until, started_at, ended_at)
-       SELECT {_id(3, "n * 10 + t")}, {_id(2, "n * 10 + t")}, 1, 1, 'claude-haiku-5-5', 'succeeded', 'completed', '', '',
-         'done', '', '{{}}', repeat('a', 64), 'packets/x', '', '{{}}', 12000, 0, 7, 3, '', '', '[]', '', '', 1,
-         %(since)s, %(since)s + n * interval '4 minutes', %(since)s + n * interval '4 minutes'
+       SELECT {_id(3, "n * 10 + t")}, {_id(2, "n * 10 + t")}, 1, 1, 'claude-haiku-5-5',
+         CASE WHEN n %% 10 = 6 AND t = 1 THEN 'running' WHEN n %% 10 = 9 THEN 'failed' ELSE 'succeeded' END,
+         CASE WHEN n %% 10 = 6 AND t = 1 THEN '' WHEN n %% 10 = 9 THEN 'stuck' ELSE 'completed' END,
+         CASE WHEN n %% 10 = 9 THEN 'intelligence' ELSE '' END, '',
+         'done', '', '{{}}', repeat('a', 64), 'packets/x', '', '{{"calls_max": 16}}', 12000, 0, 7, 3, '', '', '[]', '', '', 1,
+         %(since)s, %(since)s + n * interval '4 minutes',
+         CASE WHEN n %% 10 <> 6 OR t > 1 THEN %(since)s + n * interval '4 minutes' END
        FROM home, generate_series(1, %(tasks)s) t""",
     f"""INSERT INTO tasks_event (organization_id, change_id, task_id, kind, data, at)
        SELECT organization_id, {_id(1, "n")}, CASE WHEN e %% 3 > 0 THEN {_id(2, "n * 10 + 1 + e %% 5")} END,
-         (ARRAY['change.submitted','task.started','run.ended','task.done','task.waiting'])[1 + e %% 5],
-         '{{"attempt": 1}}', %(since)s + n * interval '4 minutes' + e * interval '1 second'
+         CASE WHEN e = 4 AND n %% 10 = 7 THEN 'spend_limited'
+           ELSE (ARRAY['change.submitted','task.started','run.ended','task.done','task.waiting'])[1 + e %% 5] END,
+         '{{"attempt": 1, "limit": "change_budget"}}', %(since)s + n * interval '4 minutes' + e * interval '1 second'
        FROM home, generate_series(1, %(events)s) e ORDER BY e, n""",
     f"""INSERT INTO tasks_decisionreceipt (change_id, task_id, kind, decision, reasons, detail, at)
        SELECT {_id(1, "n")}, {_id(2, "n * 10 + t")}, 'route', 'haiku', '["R7"]', '{{}}', %(since)s
@@ -422,11 +450,19 @@ _STATEMENTS = (
           held_calls, spent_usd, spent_tokens, spent_calls, created_at)
        SELECT 'bench-change-' || n, organization_id, 'change', {_id(1, "n")}::text, '', 5000000, 0, 0, 0, 420000, 9000, 10,
          %(since)s FROM home""",
+    # One in a hundred at 90 percent: noted when it happened, also of what has ended since.
+    """INSERT INTO budgets_thresholdcrossing (organization_id, meter_id, unit, percent, "limit", spent, at, told_at)
+       SELECT organization_id, id, 'usd', p, limit_usd, limit_usd * 9 / 10, created_at, created_at
+       FROM budgets_meter, unnest(ARRAY[50, 80]) p WHERE kind = 'change' AND id %% 100 = 0""",
+    """UPDATE budgets_meter SET spent_usd = limit_usd * 9 / 10 WHERE kind = 'change' AND id %% 100 = 0""",
     f"""INSERT INTO budgets_reservation (key, fingerprint, state, meters, priced, hold_usd, hold_tokens, hold_calls, usd,
-          tokens, calls, cost, overrun, usage_quality, organization_id, project_id, user_id, change_id, task_id, purpose,
-          tier, model, connector, owner, lease_until, created_at, closed_at)
-       SELECT 'bench-' || n || '-' || c, repeat('f', 64), 'settled', '[]', true, 60000, 9000, 1, 42000, 900, 1, 42000, false,
-         'reported', organization_id, project_id, user_id, {_id(1, "n")}, {_id(2, "n * 10 + 1 + c %% 5")}, 'agent', 'haiku',
+          tokens, calls, cost, overrun, usage_quality, organization_id, project_id, user_id, change_id, task_id, run_id,
+          usage, rates, purpose, tier, model, connector, owner, lease_until, created_at, closed_at)
+       SELECT 'bench-' || n || '-' || c, repeat('f', 64), 'settled', '[1, 2, 3, 4, 5, 6]', true,
+         60000, 9000, 1, 42000, 900, 1, 42000, false, 'reported', organization_id, project_id, user_id, {_id(1, "n")}, {_id(2, "n * 10 + 1 + c %% 5")},
+         {_id(3, "n * 10 + 1 + c %% 5")}, {_USAGE}, {_RATES},
+         (ARRAY['agent', 'agent', 'agent', 'planner', 'acceptance_check'])[1 + c %% 5],
+         (ARRAY['haiku', 'haiku', 'sonnet', 'haiku', 'opus'])[1 + c %% 5],
          'claude-haiku-5-5', 'main', 'w', %(since)s, %(since)s + n * interval '4 minutes' + c * interval '5 seconds',
          %(since)s + n * interval '4 minutes' + c * interval '9 seconds'
        FROM home, generate_series(1, %(calls)s) c""",
