@@ -34,6 +34,7 @@ from tasks.imports import (
 )
 from tasks.models import ProjectImport
 from tasks.pages.live import mark_of, show
+from tasks.states import ImportState
 from tasks.uploads import Upload, bundle_bytes_max
 from tenants.access import project_for, require_role
 from tenants.bodies import large_body
@@ -54,7 +55,7 @@ class AddressForm(forms.Form):
         widget=forms.TextInput(attrs={"autocomplete": "off", "autocapitalize": "none"}),
     )  # fmt: skip
     password = forms.CharField(
-        label="Password or access token",
+        label="Password or token",
         required=False,
         strip=False,
         max_length=PASSWORD_CHARACTERS_MAX,
@@ -99,7 +100,7 @@ def repository(request: HttpRequest, project_id: UUID) -> HttpResponse:
     """What the project has, what is on its way, and for admins the ways to bring one in."""
     at_least = Role.ADMIN if request.method == "POST" else Role.VIEWER
     project = project_for(request.user, project_id, at_least=at_least)
-    form = AddressForm(request.POST or None)
+    form = AddressForm(request.POST or None, initial={"source": _tried_last(project)})
     if request.method == "POST" and form.is_valid():
         wanted = WantedImport(**form.cleaned_data)
         if _tried(form, lambda: request_import(project, wanted, by=_person(request), now=timezone.now())):
@@ -191,6 +192,13 @@ def _page(request: HttpRequest, project: Project, form: AddressForm, bundle_form
     if wrong:
         return render(request, "tasks/repository.html", context | {"mark": mark}, status=400)
     return show(request, "tasks/repository.html", context, mark=mark)
+
+
+def _tried_last(project: Project) -> str:
+    """The address that failed, so that a wrong password does not cost typing it again."""
+    newest = repository_of(project).newest
+    failed = newest is not None and newest.state == ImportState.FAILED and not newest.is_bundle
+    return newest.source if newest is not None and failed else ""
 
 
 def _tried(form: forms.Form, act: Any) -> ProjectImport | None:

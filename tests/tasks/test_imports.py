@@ -281,8 +281,9 @@ def test_what_is_not_there_or_empty_says_so(project: Project, https: HttpsGit, n
     found = worked(project, https.url(name))
     assert (found.state, found.code) == ("failed", code)
     assert found.remedy
-    body = client_of(admin_of(project)).get(f"/projects/{project.pk}").content.decode()
-    assert "What helps" in body
+    admin = client_of(admin_of(project))
+    assert "What helps" in admin.get(f"/projects/{project.pk}").content.decode()
+    assert f'value="{https.url(name)}"' in admin.get(f"/projects/{project.pk}/repository").content.decode()
     nothing_left(project)
     assert worked(project, https.url("app.git")).state == "done"
 
