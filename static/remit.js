@@ -151,6 +151,16 @@
   window.addEventListener("pagehide", () => { source?.close(); source = null; });
   window.addEventListener("pageshow", follow);
 
+  // ---- a button pressed twice sends its form once; a page that comes back may send again
+  const TWICE_MILLISECONDS = 5000;
+  const sentAt = new WeakMap();
+  document.addEventListener("submit", (event) => {
+    if (event.defaultPrevented || event.target.method !== "post") return;
+    if (Date.now() - (sentAt.get(event.target) ?? -Infinity) < TWICE_MILLISECONDS) event.preventDefault();
+    else sentAt.set(event.target, Date.now());
+  });
+  window.addEventListener("pageshow", () => all("form").forEach((form) => sentAt.delete(form)));
+
   // ---- times grow older while a page stays open; same words as the tag `when`
   const UNITS = [[86400, "d"], [3600, "h"], [60, "min"]];
   const words = (seconds) => {

@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from http import HTTPStatus
 from typing import Any, ClassVar, cast
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
+from django.http import QueryDict
 from django.utils import timezone
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -57,6 +59,28 @@ def claim(user: User, key: str, fingerprint: str, *, now: datetime) -> Claimed |
     except IntegrityError:
         return _answered(user, key, fingerprint)
     return Claimed(record.pk)
+
+
+def once(user: User, sent: QueryDict, *, where: str, act: Callable[[], str]) -> str:
+    """What a form makes, made once: `act` returns its id, and the same form sent again gets that id again.
+
+    `sent["key"]` is the page's; a form that was changed before it came again is another one. The key's row is
+    written in the transaction of the act: whoever comes second waits for the first, and a refusal keeps nothing.
+    """
+    if not sent.get("key"):
+        return act()
+    said = sorted((name, sent.getlist(name)) for name in sent if name != "csrfmiddlewaretoken")
+    digest = hashlib.sha256(json.dumps([where, said]).encode()).hexdigest()
+    with transaction.atomic():
+        try:
+            found = claim(user, f"page {digest}", digest, now=timezone.now())
+        except RequestInProgress:  # gone between two looks: the first one was refused
+            return act()
+        if isinstance(found, Replay):
+            return str(found.body)
+        made = act()
+        finish(found, status=HTTPStatus.CREATED, body=made)
+    return made
 
 
 def finish(claimed: Claimed, *, status: int, body: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any, cast
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -28,6 +28,7 @@ from tasks.wanted import read_wanted
 from tenants.access import project_for, require_role, role_of
 from tenants.errors import InvalidInput
 from tenants.forms import attempt
+from tenants.idempotency import once
 from tenants.models import Role, User
 
 EVENTS_PER_PAGE = 100
@@ -43,13 +44,21 @@ def change_new(request: HttpRequest, project_id: UUID) -> HttpResponse:
     elif request.method == "POST":
         try:
             wanted = read_wanted(form.as_data(draft="draft" in request.POST))
-            change = submit_change(project, wanted, by=_person(request), now=timezone.now())
+            person, now = _person(request), timezone.now()
+            made = once(
+                person,
+                request.POST,
+                where=request.path,
+                act=lambda: str(submit_change(project, wanted, by=person, now=now).pk),
+            )
         except InvalidInput as error:
             form.wrong(error)
         else:
-            return redirect("change", change.pk)
+            return redirect("change", made)
     status = 400 if form.is_wrong else 200
-    context = {"project": project, "form": form, "preflight": newest_ended(project)}
+    # The key that the page had: sent once more, an unchanged form is the same act.
+    key = request.POST.get("key") or uuid4()
+    context = {"project": project, "form": form, "key": key, "preflight": newest_ended(project)}
     return render(request, "tasks/change_new.html", context, status=status)
 
 
