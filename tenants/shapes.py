@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.utils import timezone
+from drf_spectacular.utils import OpenApiExample, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.request import Request
 
@@ -116,6 +117,11 @@ class InvitationWithLink(InvitationOutput):
         fields = [*InvitationOutput.Meta.fields, "link"]
 
 
+@extend_schema_serializer(
+    examples=[
+        OpenApiExample("A member", request_only=True, value={"email": "ana@example.com", "role": "member"})
+    ]
+)
 class InvitationInput(Shape):
     email = serializers.CharField(max_length=254)
     role = RoleField(required=False)
@@ -246,6 +252,19 @@ class TokenWithText(TokenOutput):
         fields = [*TokenOutput.Meta.fields, "token"]
 
 
+@extend_schema_serializer(
+    examples=[
+        OpenApiExample(
+            "For a build server",
+            request_only=True,
+            value={
+                "name": "build server",
+                "scopes": ["read", "changes:write"],
+                "expires_at": "2030-01-01T00:00:00Z",
+            },
+        )
+    ]
+)
 class TokenInput(Shape):
     name = serializers.CharField(max_length=100)
     scopes = serializers.ListField(

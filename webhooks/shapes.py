@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.urls import reverse
-from drf_spectacular.utils import extend_schema_field
+from drf_spectacular.utils import OpenApiExample, extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.request import Request
 
@@ -75,6 +75,19 @@ class EndpointChange(Shape):
     enabled = serializers.BooleanField(required=False)
 
 
+@extend_schema_serializer(
+    examples=[
+        OpenApiExample(
+            "Stops and money",
+            request_only=True,
+            value={
+                "url": "https://hooks.example.com/remit",
+                "description": "Tells the team's channel",
+                "kinds": ["change.budget_blocked", "change.ready"],
+            },
+        )
+    ]
+)
 class EndpointInput(EndpointChange):
     url = serializers.CharField(
         max_length=500, help_text="https; private addresses where the deployment allows"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import extend_schema_field
+from drf_spectacular.utils import OpenApiExample, extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 
@@ -40,6 +40,24 @@ class CriterionInput(serializers.Serializer[Any]):
     )
 
 
+@extend_schema_serializer(
+    examples=[
+        OpenApiExample(
+            "A Change with a cap",
+            request_only=True,
+            value={
+                "title": "Export entries as CSV",
+                "goal": "People want their entries in a spreadsheet. Commas and quotes must survive.",
+                "criteria": [
+                    {"text": "the tests pass", "command": "python3 -m unittest"},
+                    {"text": "the README says how to export"},
+                ],
+                "invariants": ["Existing commands keep their output."],
+                "budget": "5.00",
+            },
+        )
+    ]
+)
 class ChangeInput(Shape):
     """A Change to hand over, as the schema shows it; `tasks.wanted` reads it and names what does not fit."""
 
@@ -64,6 +82,15 @@ class LimitText(serializers.Field[Any, Any, Any, Any]):
         return value
 
 
+@extend_schema_serializer(
+    examples=[
+        OpenApiExample(
+            "A higher cap of this Change",
+            request_only=True,
+            value={"meter": "change", "to": "7.50", "reason": "One more attempt at the hard part."},
+        )
+    ]
+)
 class RaiseInput(Shape):
     """A higher limit. An equal or lower one is no raise, and is refused."""
 
@@ -79,6 +106,15 @@ class RaiseInput(Shape):
     )
 
 
+@extend_schema_serializer(
+    examples=[
+        OpenApiExample(
+            "The month of the organization",
+            request_only=True,
+            value={"meter": "organization", "to": "250.00", "reason": "Two teams more."},
+        )
+    ]
+)
 class LimitInput(RaiseInput):
     """A limit, up or down, of anybody in the organization."""
 
@@ -97,6 +133,15 @@ def limit_in(wanted: Any) -> Limit:
     return read_limit(MeterKind(wanted["meter"]), wanted["to"], field="to", currency=wanted["currency"])
 
 
+@extend_schema_serializer(
+    examples=[
+        OpenApiExample(
+            "What waits for me",
+            request_only=True,
+            value={"name": "Waits for me", "group": "waiting", "author": "me"},
+        )
+    ]
+)
 class SavedViewInput(Shape):
     """A name, and the filters of the list as its address says them."""
 
@@ -109,10 +154,22 @@ class SavedViewInput(Shape):
     author = serializers.CharField(required=False, allow_blank=True, default="")
 
 
+@extend_schema_serializer(
+    examples=[OpenApiExample("Why", request_only=True, value={"reason": "The flaky test is mended."})]
+)
 class ReasonInput(Shape):
     reason = serializers.CharField(required=False, allow_blank=True, default="")
 
 
+@extend_schema_serializer(
+    examples=[
+        OpenApiExample(
+            "What to do differently",
+            request_only=True,
+            value={"comment": "Keep the old header row; other tools read it."},
+        )
+    ]
+)
 class CommentInput(Shape):
     """What the agent should do differently: it becomes part of its next packet."""
 
