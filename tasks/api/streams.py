@@ -19,7 +19,7 @@ from uuid import UUID
 from django.conf import settings
 from django.core.handlers.asgi import ASGIRequest
 from django.db.models import QuerySet
-from django.http import StreamingHttpResponse
+from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.renderers import JSONRenderer
@@ -77,7 +77,7 @@ class ChangeStream(APIView):
         description="The events of a Change as they happen. Each has its id, and its `data` is the event of "
         "`changes_events`. `event: closed` says why the stream ends; connect again with the last id.",
     )
-    def get(self, request: Request, change_id: UUID) -> StreamingHttpResponse:
+    def get(self, request: Request, change_id: UUID) -> HttpResponseBase:
         change = reads.change_of(request.user, change_id)
         return stream_of(request, Wanted(change.organization_id, change_id), after=_after(request))
 
@@ -92,7 +92,7 @@ class OrganizationStream(APIView):
         responses=ANSWER,
         description="The events of all Changes of an organization, and its own, as they happen.",
     )
-    def get(self, request: Request, organization_id: UUID) -> StreamingHttpResponse:
+    def get(self, request: Request, organization_id: UUID) -> HttpResponseBase:
         organization_for(request.user, organization_id, at_least=Role.VIEWER)
         return stream_of(request, Wanted(organization_id, None), after=_after(request))
 
@@ -138,7 +138,7 @@ class Reader:
         return bool(import_module(settings.SESSION_ENGINE).SessionStore().exists(self.session_key))
 
 
-def stream_of(request: Request, wanted: Wanted, *, after: int | None) -> StreamingHttpResponse:
+def stream_of(request: Request, wanted: Wanted, *, after: int | None) -> HttpResponseBase:
     """Under ASGI the events as they come; under WSGI those that are there, and the client asks again."""
     token = request.auth if isinstance(request.auth, ApiToken) else None
     reader = Reader(
@@ -149,8 +149,11 @@ def stream_of(request: Request, wanted: Wanted, *, after: int | None) -> Streami
     )
     start = horizon.newest_id() if after is None else after
     lives = isinstance(request._request, ASGIRequest)
-    lines = _live(reader, start) if lives else _there(reader, start)
-    answer = StreamingHttpResponse(lines, content_type=STREAM_TYPE)
+    if request.method == "HEAD":  # the server would send no line of it, and yet run it to its end
+        answer: HttpResponseBase = HttpResponse(content_type=STREAM_TYPE)
+    else:
+        lines = _live(reader, start) if lives else _there(reader, start)
+        answer = StreamingHttpResponse(lines, content_type=STREAM_TYPE)
     answer["Cache-Control"] = "no-cache, no-transform"
     answer["X-Accel-Buffering"] = "no"  # nginx would hold events back
     return answer

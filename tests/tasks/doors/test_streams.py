@@ -253,3 +253,12 @@ def test_a_server_without_streams_tells_what_is_there_and_ends(house: House) -> 
     said = answer.getvalue().decode()
     assert f"id: {event.pk}\n" in said
     assert 'event: closed\ndata: {"reason": "not_live"}' in said
+
+
+def test_asking_for_the_head_of_a_stream_opens_none(http: httpx.Client, house: House) -> None:
+    """It used to run on behind an answer that was over, and to hold up what came next on its connection."""
+    for path in (path_of(house), f"/api/v1/organizations/{house.organization.pk}/events/stream"):
+        answer = http.head(path, headers=house.headers)
+        assert (answer.status_code, answer.headers["content-type"]) == (200, streams.STREAM_TYPE)
+        assert http.get("/healthz").status_code == 200
+        assert not streams._OPEN
