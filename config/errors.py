@@ -69,7 +69,7 @@ class Row:
 
 
 TABLE: dict[type[Exception], Row] = {
-    NotVisible: Row(404, "not_found"),
+    NotVisible: Row(404, "not_found", ("remedy",)),
     RoleTooLow: Row(403, "role_too_low", ("needed",)),
     InvalidInput: Row(400, "invalid", ("field", "remedy")),
     KeyReused: Row(409, "idempotency_key_reused"),

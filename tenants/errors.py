@@ -18,9 +18,10 @@ class TenantError(Exception):
 class NotVisible(TenantError):
     """A row that this user may not see, or that does not exist. Tells nothing else."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, remedy: str = "") -> None:
         super().__init__(f"no such {what}")
         self.what = what
+        self.remedy = remedy  # only where it helps whoever guesses as little as whoever knows
 
 
 class RoleTooLow(TenantError):

@@ -24,6 +24,8 @@ from tenants.models import Invitation, Membership, Organization, Role, User
 log = structlog.get_logger(__name__)
 
 INVITATION_DAYS = 7
+# The same for a used, an ended and an invented one: it tells nothing of which it was.
+LINK_REMEDY = f"A link works once, and for {INVITATION_DAYS} days. Ask who invited you for a new one."
 INVITATIONS_OPEN_MAX = 200
 SECRET_BYTES = 32
 PASSWORD_CHARACTERS_MAX = 1_000
@@ -91,10 +93,10 @@ def open_invitation(plain: str, *, now: datetime) -> Invitation:
         .first()
     )
     if invitation is None or invitation.invited_by is None:
-        raise NotVisible("invitation")
+        raise NotVisible("invitation", LINK_REMEDY)
     senders_role = role_of(invitation.invited_by, invitation.organization_id)
     if senders_role is None or senders_role < max(Role.ADMIN, invitation.role):
-        raise NotVisible("invitation")
+        raise NotVisible("invitation", LINK_REMEDY)
     return invitation
 
 

@@ -12,7 +12,7 @@ from tenants.errors import InvalidInput, NotVisible, RoleTooLow
 from tenants.invitations import accept, accept_as_new, invite, open_invitation, renew, revoke
 from tenants.members import change_role, remove_member
 from tenants.models import Invitation, Membership, Role, User
-from tests.factories.tenants import make_organization, make_user
+from tests.factories.tenants import make_invitation, make_organization, make_user
 from tests.tenants.conftest import House, api, browser
 
 PASSWORD = "a few words in a row"
@@ -170,3 +170,17 @@ def test_the_same_address_may_be_in_two_organizations(house: House) -> None:
     user = accept_as_new(first, password=PASSWORD, name="Gus", now=timezone.now())
     accept(second, user=user, now=timezone.now())
     assert user.memberships.count() == 2
+
+
+@pytest.mark.parametrize("kind", ["used", "expired", "invented"])
+def test_a_dead_link_says_what_to_do_and_not_why(house: House, kind: str) -> None:
+    _, secret = make_invitation(house.organization, email="late@example.org", invited_by=house.owner)
+    if kind == "used":
+        accept_as_new(secret, name="Late", password=PASSWORD, now=timezone.now())
+    elif kind == "expired":
+        Invitation.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    answer = browser().get(f"/invitations/{secret if kind != 'invented' else 'never-sent'}")
+    text = answer.content.decode()
+    assert answer.status_code == 404
+    assert "Ask who invited you for a new one." in text
+    assert "belongs to an organization" not in text
