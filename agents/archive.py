@@ -8,12 +8,15 @@ import re
 import tempfile
 from pathlib import Path
 
+import structlog
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
 
 OBJECT_BYTES_MAX = 512 * 1024 * 1024
 KEY_CHARACTERS_MAX = 300
 _KEY = re.compile(r"^[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$")
+
+log = structlog.get_logger(__name__)
 
 
 class NotStored(Exception):
@@ -46,6 +49,20 @@ def get(key: str) -> bytes:
     if named and hashlib.sha256(content).hexdigest() != named[1]:
         raise NotStored(f"{key}: the content is not what its name says")
     return content
+
+
+def find(key: str) -> bytes | None:
+    """The same for who shows it: None when the key is empty, or when the store has lost what it names.
+
+    A backup may come back without its objects. The loss is logged; a page shows the rest.
+    """
+    if not key:
+        return None
+    try:
+        return get(key)
+    except NotStored as lost:
+        log.error("the object store has lost something", key=key, problem=str(lost))
+        return None
 
 
 def _check(key: str, content: bytes) -> None:

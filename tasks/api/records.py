@@ -48,10 +48,7 @@ class RunPacket(APIView):
 
 
 def _kept(key: str, what: str) -> HttpResponse:
-    try:
-        content = archive.get(key) if key else b""
-    except archive.NotStored:
-        content = b""
+    content = archive.find(key)
     if not content:
         raise NotVisible(what)
     return HttpResponse(content, content_type=JSON_TYPE)

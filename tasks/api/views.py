@@ -31,7 +31,7 @@ from tasks.stopping import stop_run
 from tasks.wanted import read_wanted
 from tasks.windows import reopen_task
 from tenants.access import project_for, require_role
-from tenants.errors import InvalidInput
+from tenants.errors import InvalidInput, NotVisible
 from tenants.idempotency import KEY_HEADER, IdempotentPosts
 from tenants.models import Role, Scope, User
 from tenants.paging import ByKey
@@ -489,7 +489,9 @@ def with_money(changes: list[Change]) -> list[Change]:
 
 def patch_of(key: str) -> HttpResponse:
     """A stored git patch as it is. Its bytes are hostile: a browser must never take them for a page."""
-    content = archive.get(key) if key else b""
+    content = archive.find(key) if key else b""
+    if content is None:
+        raise NotVisible("patch")
     answer = HttpResponse(content, content_type=PATCH_TYPE)
     answer["Content-Disposition"] = "attachment; filename=changes.patch"
     answer["X-Content-Type-Options"] = "nosniff"

@@ -86,4 +86,5 @@ def _changesets(candidate: Candidate) -> list[ChangeSet]:
 
 def _patch(of: Candidate | ChangeSet, *, flagged: list[str]) -> Patch | None:
     """Tests and CI files in front, since they prove the rest (C93)."""
-    return read_patch(archive.get(of.patch_key), first=frozenset(flagged)) if of.patch_key else None
+    content = archive.find(of.patch_key)
+    return None if content is None else read_patch(content, first=frozenset(flagged))

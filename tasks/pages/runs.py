@@ -59,7 +59,7 @@ def run_detail(request: HttpRequest, run_id: UUID) -> HttpResponse:
     tools = list(ToolCall.objects.visible_to(request.user).filter(run_id=run.pk).order_by("position"))
     end = run.ended_at or timezone.now()
     search = request.GET.get("q", "")[: reads.SEARCH_CHARACTERS_MAX]
-    log = _log(run, search) if run.tool_log_key else _live_log(tools, search)
+    log = _log(run, search) or _live_log(tools, search)
     context = {
         "run": run,
         "task": run.task,
@@ -105,9 +105,9 @@ def run_stop(request: HttpRequest, run_id: UUID) -> HttpResponse:
 def run_log(request: HttpRequest, run_id: UUID) -> HttpResponse:
     """The whole log as it is stored."""
     run = reads.run_for(request.user, run_id)
-    if not run.tool_log_key:
-        raise NotVisible("log")
-    return _download(archive.get(run.tool_log_key), "application/json", f"{run.task.key}-{run.attempt}.json")
+    return _download(
+        archive.find(run.tool_log_key), "log", "application/json", f"{run.task.key}-{run.attempt}.json"
+    )
 
 
 @require_GET
@@ -115,10 +115,9 @@ def run_log(request: HttpRequest, run_id: UUID) -> HttpResponse:
 def run_output(request: HttpRequest, run_id: UUID, position: int) -> HttpResponse:
     """What a command wrote, all of it: the model saw the head and the tail."""
     run = reads.run_for(request.user, run_id)
-    kept = next((each.kept for each in _log(run, "").entries if each.position == position), "")
-    if not kept:
-        raise NotVisible("output")
-    return _download(archive.get(kept), TEXT_TYPE, f"{run.task.key}-{run.attempt}-{position}.txt")
+    log = _log(run, "")
+    kept = next((each.kept for each in log.entries if each.position == position), "") if log else ""
+    return _download(archive.find(kept), "output", TEXT_TYPE, f"{run.task.key}-{run.attempt}-{position}.txt")
 
 
 @require_GET
@@ -126,9 +125,13 @@ def run_output(request: HttpRequest, run_id: UUID, position: int) -> HttpRespons
 def packet_detail(request: HttpRequest, run_id: UUID) -> HttpResponse:
     """What an attempt was told, and what the attempt before it was not."""
     run = reads.run_for(request.user, run_id)
-    packet = packet_from(archive.get(run.packet_key))
+    stored = archive.find(run.packet_key)
+    if stored is None:
+        raise NotVisible("packet")
+    packet = packet_from(stored)
     earlier = run.task.runs.filter(attempt__lt=run.attempt).order_by("-attempt").first()
-    difference = compare(packet_from(archive.get(earlier.packet_key)), packet) if earlier else None
+    before = archive.find(earlier.packet_key) if earlier else None
+    difference = None if before is None else compare(packet_from(before), packet)
     context = {
         "run": run,
         "task": run.task,
@@ -140,8 +143,10 @@ def packet_detail(request: HttpRequest, run_id: UUID) -> HttpResponse:
     return render(request, "tasks/packet_detail.html", context)
 
 
-def _log(run: TaskRun, search: str) -> ToolLog:
-    return read_log(archive.get(run.tool_log_key) if run.tool_log_key else b"[]", search=search)
+def _log(run: TaskRun, search: str) -> ToolLog | None:
+    """The whole log; None where there is none, or none any more."""
+    content = archive.find(run.tool_log_key)
+    return None if content is None else read_log(content, search=search)
 
 
 def _live_log(tools: Sequence[ToolCall], search: str) -> ToolLog:
@@ -208,8 +213,10 @@ def _charges(calls: Sequence[ModelCall]) -> list[tuple[datetime, Usd]]:
     return [(call.ended_at, call.cost) for call in calls if call.ended_at and call.cost is not None]
 
 
-def _download(content: bytes, content_type: str, name: str) -> HttpResponse:
+def _download(content: bytes | None, what: str, content_type: str, name: str) -> HttpResponse:
     """Bytes that a model or a program wrote: a browser must never take them for a page."""
+    if content is None:
+        raise NotVisible(what)
     answer = HttpResponse(content, content_type=content_type)
     answer["Content-Disposition"] = f"attachment; filename={name}"
     answer["X-Content-Type-Options"] = "nosniff"

@@ -148,10 +148,11 @@ def _lanes(runs: Sequence[TaskRun], receipts: Sequence[DecisionReceipt], reset_a
 
 
 def _patch(changeset: ChangeSet | None) -> Patch | None:
-    if changeset is None or not changeset.patch_key:
+    content = archive.find(changeset.patch_key) if changeset is not None else None
+    if changeset is None or content is None:
         return None
     flagged = frozenset(path for path in changeset.own_files if is_protected(path))
-    return read_patch(archive.get(changeset.patch_key), first=flagged)
+    return read_patch(content, first=flagged)
 
 
 def _may_reopen(state: str, limit: str, detail: dict[str, Any]) -> bool:
