@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from django.contrib import admin
 
-from agents.models import IndexedFile, ModelCall, ToolCall, TreeIndex, WorkerHost
+from agents.models import (
+    Approval,
+    Continuation,
+    IndexedFile,
+    ModelCall,
+    Reconciliation,
+    ToolCall,
+    TreeIndex,
+    WorkerHost,
+)
 from tenants.admin import ReadOnly
 
 
@@ -33,6 +42,28 @@ class ToolCalls(ReadOnly):
     list_filter = ("name", "outcome", "organization")
     list_select_related = ("organization",)
     search_fields = ("run_id", "code")
+
+
+@admin.register(Continuation)
+class Continuations(ReadOnly):
+    list_display = ("paused_at", "organization", "run_id", "revision", "state", "remaining_ms", "claimed_ms")
+    list_filter = ("state", "organization")
+    list_select_related = ("organization",)
+    search_fields = ("run_id", "task_id", "change_id")
+
+
+@admin.register(Approval)
+class Approvals(ReadOnly):
+    list_display = ("asked_at", "organization", "__str__", "state", "decided_by", "effect_ended_at")
+    list_filter = ("state", "organization")
+    list_select_related = ("organization", "decided_by")
+    search_fields = ("continuation__run_id", "payload_hash")
+
+
+@admin.register(Reconciliation)
+class Reconciliations(ReadOnly):
+    list_display = ("at", "organization", "approval", "took_effect", "by")
+    list_select_related = ("organization", "approval", "by")
 
 
 @admin.register(TreeIndex)

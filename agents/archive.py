@@ -65,6 +65,12 @@ def find(key: str) -> bytes | None:
         return None
 
 
+def remove(key: str) -> None:
+    """Forgets an object; nothing happens when it is not there."""
+    _check(key, b"")
+    default_storage.delete(key)
+
+
 def _check(key: str, content: bytes) -> None:
     if len(key) > KEY_CHARACTERS_MAX or not _KEY.fullmatch(key) or ".." in key:
         raise ValueError(f"{key[:80]!r} is no key of an object")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 
 from agents.calls import Answered, call_model, gateway_for
@@ -11,7 +12,8 @@ from agents.errors import StopRun
 from agents.prompts import AGENT, CUT_OFF, LAST_CALL, NUDGE, REMINDER
 from agents.repeats import Repeats, Said
 from agents.repetition import ask_again_once, retried, when_holds_end
-from agents.runlog import RunLog, storable
+from agents.runlog import RunLog, Used, storable
+from agents.snapshot import Answer, Counters, Snapshot
 from agents.spec import AttemptSpec, Noted, Outcome, Supervisor
 from agents.tab import Tab
 from agents.tools.tool import Bench, ToolResult, Verdict
@@ -19,8 +21,10 @@ from agents.tools.toolbox import specs_of, tools_for, use_tool
 from agents.workspace.checkout import Workspace
 from agents.workspace.git import Store, store_for
 from agents.workspace.publishing import rules_of
+from budgets.money import Usd
 from providers.gateway import Gateway
 from providers.messages import (
+    AssistantMessage,
     CachePlan,
     Message,
     ModelReply,
@@ -34,6 +38,22 @@ from providers.messages import (
 from routing.words import WORKSPACE_KINDS, EndReason
 
 NOTE_CHARACTERS_MAX = 4_000
+
+
+@dataclass(slots=True)
+class Turn:
+    """The tool calls of one answer of the model, and what the first of them have said."""
+
+    calls: Sequence[ToolCall] = ()
+    results: list[ToolResult] = field(default_factory=list)
+
+    @property
+    def next_call(self) -> ToolCall:
+        return self.calls[len(self.results)]
+
+    @property
+    def failed(self) -> bool:
+        return any(result.verdict is not Verdict.OK for result in self.results)
 
 
 class Desk:
@@ -62,6 +82,7 @@ class Desk:
         self._repeats = Repeats()
         self._noted: list[Noted] = []
         self._tool_calls = 0
+        self._turn = Turn()
 
     def ask(self) -> ModelReply:
         """The model's next turn. Raises `StopRun` at a cap, a refused budget, a cancel, or a broken wire."""
@@ -76,19 +97,91 @@ class Desk:
         return reply
 
     def use_tools(self, reply: ModelReply) -> None:
-        """Runs the tools of a turn in order, and writes their answers into the talk. Raises `StopRun` at the end."""
+        """Runs the tools of a turn in order, and writes their answers into the talk.
+
+        Raises `StopRun` at the end of the run, and `NeedsApproval` where it pauses.
+        """
         if reply.stop is StopKind.LENGTH:  # row 43: what was cut off is not done
             cut_off = ToolResult.not_executed("cut_off", CUT_OFF)
             self._answer([(call, cut_off) for call in reply.tool_calls], otherwise=CUT_OFF)
             return
         self._count(len(reply.tool_calls))
-        answers: list[tuple[ToolCall, ToolResult]] = []
-        failed = False
-        for call in reply.tool_calls:
-            result = self._use(call, after_a_failure=failed)
-            failed = failed or result.verdict is not Verdict.OK
-            answers.append((call, result))
-        self._answer(answers, otherwise=REMINDER)
+        self._turn = Turn(reply.tool_calls)
+        self.use_the_rest()
+
+    def use_the_rest(self) -> None:
+        """The tools of this turn that have not answered yet."""
+        turn = self._turn
+        while len(turn.results) < len(turn.calls):
+            turn.results.append(self._use(turn.next_call, after_a_failure=turn.failed))
+        self._answer(list(zip(turn.calls, turn.results, strict=True)), otherwise=REMINDER)
+
+    def use_approved(self, argv: tuple[str, ...]) -> None:
+        """Runs the pending command, which a person said yes to: that one, once."""
+        self.bench.approved = argv
+        self._turn.results.append(self._use(self._turn.next_call, after_a_failure=self._turn.failed))
+        self.bench.approved = None
+
+    def refuse(self, text: str) -> None:
+        """Answers the pending command without running it: a person said no."""
+        call, now = self._turn.next_call, self.clock.now()
+        result = ToolResult.refused("declined", text)
+        self._log(call, result, now)
+        self._turn.results.append(result)
+
+    def snapshot(self, *, revision: int, written: tuple[str, ...]) -> Snapshot:
+        """The talk and the counters of a run that pauses in the middle of a turn, without the system prompt."""
+        *history, pending = self.talk[1:]
+        assert isinstance(pending, AssistantMessage), "a run pauses in a turn of the model"
+        assert len(self._turn.results) < len(self._turn.calls), "and before one of its tools"
+        tab, repeats = self.tab, self._repeats
+        return Snapshot(
+            run_id=self.spec.run_id,
+            organization_id=self.spec.payers.organization_id,
+            revision=revision,
+            history=tuple(history),
+            pending_response=pending,
+            answers=tuple(
+                Answer(text=each.text, verdict=str(each.verdict), code=each.code, kept=each.kept)
+                for each in self._turn.results
+            ),
+            counters=Counters(
+                calls=tab.calls,
+                reads=self.bench.reads,
+                tool_calls=self._tool_calls,
+                cost_micro=tab.cost.micro,
+                unknown_calls=tab.unknown_calls,
+                unknown_at_worst_micro=tab.unknown_at_worst.micro,
+                said_nothing_changed=self.bench.said_nothing_changed,
+                repeats_count=repeats.count,
+                repeats_nudged=repeats.nudged,
+            ),
+            repeats_last=repeats.last,
+            log=tuple(asdict(used) for used in self.log.used),
+            written=written,
+        )
+
+    def bring_back(self, snapshot: Snapshot) -> None:
+        """Puts a stored talk onto this fresh desk; system prompt, model and tools are those of the spec (row 235)."""
+        assert snapshot.run_id == self.spec.run_id, "a talk never crosses attempts"
+        counters, pending = snapshot.counters, snapshot.pending_response
+        self.talk = [SystemMessage(AGENT), *snapshot.history, pending]
+        results = [
+            ToolResult(each.text, Verdict(each.verdict), each.code, each.kept) for each in snapshot.answers
+        ]
+        self._turn = Turn(pending.tool_calls, results)
+        self._tool_calls = counters.tool_calls
+        self.tab.calls, self.tab.cost = counters.calls, Usd(counters.cost_micro)
+        self.tab.unknown_calls = counters.unknown_calls
+        self.tab.unknown_at_worst = Usd(counters.unknown_at_worst_micro)
+        self.bench.reads = counters.reads
+        self.bench.said_nothing_changed = counters.said_nothing_changed
+        self._repeats = Repeats(snapshot.repeats_last, counters.repeats_count, counters.repeats_nudged)
+        self.log.used = [Used(**each) for each in snapshot.log]
+
+    @property
+    def noted(self) -> tuple[Noted, ...]:
+        return tuple(self._noted)
 
     def outcome(self, end: StopRun) -> Outcome:
         """How the run ended, with all that its rows will carry. Stores the tool log."""
@@ -107,7 +200,7 @@ class Desk:
             refusals=end.refusals,
             failure_log="" if completed else self.log.for_the_next_attempt(str(end.end), note),
             retry_after_seconds=end.retry_after_seconds,
-            noted=tuple(self._noted),
+            noted=self.noted,
         )
 
     def close(self) -> None:
@@ -223,5 +316,6 @@ def _workspace_for(spec: AttemptSpec, store: Store | None) -> Workspace | None:
         change_id=spec.payers.change_id,
         sandboxes_max=spec.caps.sandboxes_max,
         extra_commands=spec.extra_commands,
+        approval_commands=spec.approval_commands,
         rules=rules_of(spec.publish_rules),
     )

@@ -3,6 +3,8 @@
 AgentError
 ├── StopRun     the run is over, with the reason that its rows will carry
 │   └── CallFailed  the provider failed or refused; says whether asking once more may help
+├── NeedsApproval  a command waits for a person's yes; the run pauses
+├── SnapshotError  a stored conversation that cannot be gone on with
 ├── HelperMisconfigured  a helper that cannot be asked as it is set up; nothing was sent
 ├── HelperOutputError    a helper's answer stayed invalid, or could not be asked for
 ├── SandboxLimit  the Change has as many open sandboxes as it may (row 56); nothing was opened
@@ -18,6 +20,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from routing.words import EndReason
+
+# An error keeps a copy of what it complains about up to this size; of more it keeps a marker (row 234).
+ERROR_COPY_BYTES_MAX = 4_096
 
 
 class AgentError(Exception):
@@ -50,6 +55,24 @@ class CallFailed(StopRun):
     ) -> None:
         super().__init__(end, note, retry_after_seconds=retry_after_seconds)
         self.again = again
+
+
+class NeedsApproval(AgentError):
+    """The run pauses before this command: its project's owner wants a person to say yes. Nothing was run."""
+
+    def __init__(self, argv: tuple[str, ...], why: str) -> None:
+        super().__init__(f"{' '.join(argv)[:200]} needs a person's yes")
+        self.argv = argv
+        self.why = why
+
+
+class SnapshotError(AgentError):
+    """A stored conversation is corrupt, foreign or from the future (row 233). `code` is one of these words."""
+
+    def __init__(self, code: str, message: str, *, payload: bytes = b"") -> None:
+        super().__init__(f"the stored conversation is {code}: {message}")
+        self.code = code
+        self.copy = error_copy(payload)
 
 
 class HelperMisconfigured(AgentError):
@@ -97,3 +120,11 @@ class MergeConflict(GitError):
         self.paths = paths
         self.messages = messages
         self.at = at
+
+
+def error_copy(payload: bytes) -> dict[str, Any]:
+    """What an error may keep of the data that it complains about: the whole, or a marker with its size (row 234)."""
+    if len(payload) > ERROR_COPY_BYTES_MAX:
+        return {"payload_omitted": True, "bytes": len(payload)}
+    text = payload.decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return {"payload": text, "bytes": len(payload)}

@@ -103,6 +103,9 @@ class AttemptSpec:
     committed_at: int  # seconds since the epoch: fixed, so that ids repeat
     trusted: bool = False
     extra_commands: tuple[tuple[str, ...], ...] = ()
+    # Patterns of commands that wait for a person's yes: the attempt pauses before each.
+    approval_commands: tuple[tuple[str, ...], ...] = ()
+    pauses: int = 0  # so far
     publish_rules: Mapping[str, Any] = field(default_factory=dict)  # what the project's owner set
     archive_prefix: str = ""  # context/<project>/<change>/<task>
     # One tuple of rules per ancestor, outermost first; in each the last match wins, and any deny denies.
@@ -147,6 +150,27 @@ class Outcome:
     failure_log: str = ""  # what the next attempt should know, bounded
     retry_after_seconds: float | None = None
     noted: tuple[Noted, ...] = ()  # for the domain's events: model.retry, model.fallback
+    detail: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # beside refusals and retry-after, on the run's row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paused:
+    """An attempt that stopped before a command: everything that it needs to go on is stored, and nothing is held.
+
+    `tree_commit` keeps the workspace under a ref of its own; empty when none was open.
+    """
+
+    argv: tuple[str, ...]
+    why: str
+    snapshot_key: str
+    tree_commit: str
+    patch_key: str
+    calls: int
+    reads: int
+    tool_log_key: str
+    noted: tuple[Noted, ...] = ()
 
 
 class Supervisor(Protocol):

@@ -21,6 +21,7 @@ from rest_framework import exceptions as rest
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
+from agents.continuation import Mismatch
 from budgets.errors import ClosedDifferently, KeyReused
 from providers.errors import ConnectorNotFound
 from tasks.errors import IllegalMove, LostRace, NotStopped, StillOpen
@@ -81,6 +82,7 @@ TABLE: dict[type[Exception], Row] = {
     LostRace: Row(409, "lost_race"),
     NotStopped: Row(409, "not_stopped", ("remedy",)),
     StillOpen: Row(409, "preflight_open", ("remedy",)),
+    Mismatch: Row(409, Mismatch.code, ("field",)),
     NotAccepted: Row(401, NotAccepted.code),
     AuthorGone: Row(403, AuthorGone.code),
     DeliveryIdReused: Row(409, DeliveryIdReused.code),

@@ -9,6 +9,7 @@ from routing.tiers import ATTEMPTS_PER_TIER_MAX
 from routing.words import (
     BUDGET,
     MAX_ATTEMPTS_PER_TIER,
+    NOT_COUNTED,
     EndReason,
     FailureClass,
     Tier,
@@ -27,6 +28,8 @@ SENTENCES: dict[str, str] = {
     "first_failure": "A first failure at a tier is tried once more at the same tier.",
     "transport_failure": "The provider could not be reached; the same tier is tried once more.",
     "worker_lost": "The worker died; the attempt does not count and starts again.",
+    "active_budget_exhausted": "A paused attempt had no time left to go on; it does not count and starts again.",
+    "resume_rejected": "What a paused attempt stood on had changed; it does not count and starts again.",
     "two_failures_at_haiku": "Two attempts failed at haiku: the Task moves up to sonnet.",
     "two_failures_at_sonnet": "Two attempts failed at sonnet.",
     "two_failures_at_opus": "Two attempts failed at opus.",
@@ -94,8 +97,8 @@ def next_attempt(history: Sequence[PastAttempt], policy: Policy) -> Verdict:
     latest = history[-1]
     if latest.end in BUDGET:
         return Stop(stop_name(latest.end), "budget_refused")
-    if latest.end is EndReason.WORKER_LOST:
-        return _after_lost_worker(history, policy)
+    if latest.end in NOT_COUNTED:
+        return _after_uncounted(history, policy)
     counted = _counted(history)
     if failure_class(latest.end) is FailureClass.TRANSPORT:
         return _after_transport(counted, latest)
@@ -118,22 +121,23 @@ def stop_name(end: EndReason) -> str:
 
 
 def _counted(history: Sequence[PastAttempt]) -> list[PastAttempt]:
-    return [past for past in history if past.end not in BUDGET and past.end is not EndReason.WORKER_LOST]
+    return [past for past in history if past.end not in BUDGET | NOT_COUNTED]
 
 
-def _after_lost_worker(history: Sequence[PastAttempt], policy: Policy) -> Verdict:
-    losses = 0
+def _after_uncounted(history: Sequence[PastAttempt], policy: Policy) -> Verdict:
+    """Again, at the tier that the counted attempts ask for; its reason is how the latest one ended."""
+    losses, reason = 0, history[-1].end.value
     for past in reversed(history):
-        if past.end is not EndReason.WORKER_LOST:
+        if past.end not in NOT_COUNTED:
             break
-        losses += 1
+        losses += past.end is not EndReason.RESUME_REJECTED  # a person's act each time
     if losses >= WORKER_LOSSES_MAX:
         return Fail(WORKER_LOST_REPEATEDLY)
     match attempt_to_start(history, policy):
         case FirstAttempt():
-            return Retry(history[-1].tier, "worker_lost")
+            return Retry(history[-1].tier, reason)
         case Retry(tier, _) | Escalate(_, tier, _):
-            return Retry(tier, "worker_lost")
+            return Retry(tier, reason)
         case verdict:
             return verdict
 

@@ -77,6 +77,9 @@ class EndReason(StrEnum):
     TIMEOUT = "timeout"
     TRANSIENT = "transient"
     WORKER_LOST = "worker_lost"
+    # transport, of an attempt that had paused: nothing was wrong with the agent's work
+    ACTIVE_BUDGET_EXHAUSTED = "active_budget_exhausted"
+    RESUME_REJECTED = "resume_rejected"
     # budget
     SPEND_LIMITED = "spend_limited"
     CHANGE_BUDGET = "change_budget"
@@ -96,7 +99,9 @@ class EndReason(StrEnum):
     NOTHING_CHANGED = "nothing_changed"
 
 
-TRANSPORT = frozenset({EndReason.RATE_LIMITED, EndReason.TIMEOUT, EndReason.TRANSIENT, EndReason.WORKER_LOST})
+# Our own doing, not the Task's: such an attempt never counts.
+NOT_COUNTED = frozenset({EndReason.WORKER_LOST, EndReason.ACTIVE_BUDGET_EXHAUSTED, EndReason.RESUME_REJECTED})
+TRANSPORT = NOT_COUNTED | {EndReason.RATE_LIMITED, EndReason.TIMEOUT, EndReason.TRANSIENT}
 BUDGET = frozenset(
     {
         EndReason.SPEND_LIMITED,

@@ -15,6 +15,7 @@ from tasks.dependents import settle_dependents
 from tasks.errors import IllegalMove
 from tasks.events import record
 from tasks.models import Task, TaskRun
+from tasks.pauses import withdraw_pauses
 from tasks.states import TASK_MOVES, RunState, TaskState
 from tasks.supervision import RUN_CHECKS_MAX, checks_passed
 from tasks.transitions import locked_change, move_task
@@ -73,6 +74,7 @@ class Agent:
                 return False
             raise IllegalMove(task, TaskState.CANCELLED)
         move_task(task, TaskState.CANCELLED, because=because, now=now)
+        withdraw_pauses(change, now=now)
         settle_dependents(change, now=now)
         return True
 
@@ -88,7 +90,7 @@ class Agent:
             run_id=run.pk,
             attempt=run.attempt,
             tier=Tier(run.tier),
-            checks_left=max(0, RUN_CHECKS_MAX - checks_passed(run.started_at, now)),
+            checks_left=max(0, RUN_CHECKS_MAX - checks_passed(run.active_since, now)),
         )
 
     def _task(self) -> Task:

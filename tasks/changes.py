@@ -13,6 +13,7 @@ from tasks.errors import IllegalMove, NotStopped
 from tasks.events import record
 from tasks.fence import make_due
 from tasks.models import Change, Criterion, Trunk
+from tasks.pauses import withdraw_pauses
 from tasks.states import ENDED_CHANGES, ChangeState, TaskState
 from tasks.transitions import locked_change, move_change, move_task
 from tasks.wake import wake_task
@@ -100,6 +101,7 @@ def cancel_change(change: Change, *, by: User, now: datetime, reason: str = "") 
     )
     for task in locked.tasks.filter(state__in=CANCELLED_TASKS).order_by("position"):
         move_task(task, TaskState.CANCELLED, because="change_cancelled", now=now)
+    withdraw_pauses(locked, now=now)
     note(locked.organization, by, "change.cancelled", locked.key, reason=reason)
     change.refresh_from_db()
 

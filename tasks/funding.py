@@ -21,7 +21,7 @@ from tasks.dependents import settle_dependents
 from tasks.events import record, write_receipt
 from tasks.models import Change, Task, TaskRun
 from tasks.states import OPEN_TASKS, ChangeState, TaskState
-from tasks.stops import WAITS_FOR_A_WORD, stop_detail
+from tasks.stops import DECIDED_ON, WAITS_FOR_A_WORD, stop_detail
 from tasks.transitions import locked_change, move_change, move_task
 
 AGENT = "agent"
@@ -126,6 +126,7 @@ def stop_task(
     refusals: Sequence[Mapping[str, Any]] = (),
     run: TaskRun | None = None,
     note: str = "",
+    more: Mapping[str, Any] | None = None,
     held_by: str | None = None,
     now: datetime,
 ) -> None:
@@ -137,6 +138,7 @@ def stop_task(
     refusals = refusals or _figures_for(limit, change)
     run_id = str(run.pk) if run else ""
     detail = stop_detail(limit, reason=reason, refusals=refusals, now=now, run_id=run_id, note=note)
+    detail |= more or {}
     move_task(
         task,
         TaskState.BLOCKED,
@@ -146,7 +148,7 @@ def stop_task(
         held_by=held_by,
     )
     write_receipt("stop", limit, change=change, task=task, run=run, reasons=[reason], detail=detail, now=now)
-    if limit not in WAITS_FOR_A_WORD:
+    if limit not in WAITS_FOR_A_WORD and limit not in DECIDED_ON:
         record("spend_limited", change=change, task=task, run=run, data={"limit": limit}, now=now)
     settle_dependents(change, now=now)
 

@@ -15,6 +15,7 @@ from tasks.attempts.watch import watch_runs as watch_all_runs
 from tasks.dispatch import free_abandoned_starts, wake_lost
 from tasks.fence import due_changes, free_dead_work
 from tasks.imports import end_forgotten_imports, run_import, wake_due_imports
+from tasks.pauses import end_forsaken_pauses
 from tasks.preflights import run_preflight, wake_due_preflights
 from tasks.promotion import index_trunks_behind
 from tasks.thresholds import tell_thresholds
@@ -84,6 +85,7 @@ def wake_due_changes(now: datetime) -> int:
 SWEEP: tuple[Callable[[datetime], object], ...] = (
     end_dead_runs,
     free_abandoned_starts,
+    end_forsaken_pauses,
     free_dead_work,
     resume_stops,
     tell_thresholds,

@@ -38,7 +38,7 @@ from routing.words import MAX_ATTEMPTS_PER_TIER
 from tasks.models import Candidate, Change, ChangeSet, Check, Criterion, DecisionReceipt, Event, Task, TaskRun
 from tasks.pictures.bars import MoneyBar, money_bar
 from tasks.states import WAITING_FOR_A_PERSON, ChangeState, TaskState
-from tasks.stops import STOPPED_BY_PERSON
+from tasks.stops import APPROVAL_NEEDED, EFFECT_UNCERTAIN, STOPPED_BY_PERSON
 from tenants.access import role_of
 from tenants.errors import InvalidInput, NotVisible
 from tenants.models import Membership, Organization, Project, Role
@@ -61,12 +61,15 @@ GROUPS: Mapping[str, tuple[ChangeState, ...]] = {
     "ended": (S.PROMOTED, S.CANCELLED),
 }
 # What a Change waits for, in the order in which people should look: money first.
-STOPS = ("budget", "replan", "stopped")
+STOPS = ("budget", "approve", "reconcile", "replan", "stopped")
 WAITS = (*STOPS, "plan", "promote", "failed")
+NO_BUDGET = (MAX_ATTEMPTS_PER_TIER, STOPPED_BY_PERSON, APPROVAL_NEEDED, EFFECT_UNCERTAIN)
 _WAITS_AS: Mapping[str, Q] = {
     "replan": Q(state=S.BUDGET_BLOCKED, stop_limit=MAX_ATTEMPTS_PER_TIER),
     "stopped": Q(state=S.BUDGET_BLOCKED, stop_limit=STOPPED_BY_PERSON),
-    "budget": Q(state=S.BUDGET_BLOCKED) & ~Q(stop_limit__in=(MAX_ATTEMPTS_PER_TIER, STOPPED_BY_PERSON)),
+    "approve": Q(state=S.BUDGET_BLOCKED, stop_limit=APPROVAL_NEEDED),
+    "reconcile": Q(state=S.BUDGET_BLOCKED, stop_limit=EFFECT_UNCERTAIN),
+    "budget": Q(state=S.BUDGET_BLOCKED) & ~Q(stop_limit__in=NO_BUDGET),
     "plan": Q(state=S.AWAITING_APPROVAL),
     "promote": Q(state=S.READY),
     "failed": Q(state=S.FAILED),

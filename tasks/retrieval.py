@@ -19,7 +19,7 @@ from agents.related import Related
 from agents.spec import RunCaps
 from agents.workspace.git import Store, TreeFile
 from budgets.money import Usd
-from routing.words import BUDGET, EndReason, Tier
+from routing.words import BUDGET, NOT_COUNTED, EndReason, Tier
 from tasks.models import Change, ChangeSet, Dependency, Task, TaskRun
 from tasks.stack import Layer, closure
 from tasks.states import RunState, TaskState
@@ -31,7 +31,7 @@ CONVENTION_FILES = ("AGENTS.md", "CLAUDE.md", "CONVENTIONS.md", "CONTRIBUTING.md
 CONVENTION_CHARACTERS_MAX = 6_000
 INTENT_CHARACTERS_MAX = 2_000
 RELATED_MAX = 30
-NOTHING_TO_LEARN = BUDGET | {EndReason.WORKER_LOST}
+NOTHING_TO_LEARN = BUDGET | NOT_COUNTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

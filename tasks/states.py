@@ -30,6 +30,7 @@ class TaskState(StrEnum):
 
 class RunState(StrEnum):
     RUNNING = "running"
+    PAUSED = "paused"  # before a command that waits for a person's yes; nobody works on it
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"
@@ -83,7 +84,8 @@ TASK_MOVES: dict[TaskState, frozenset[TaskState]] = {
     T.PENDING: frozenset({T.READY, T.BLOCKED, T.CANCELLED}),
     T.READY: frozenset({T.RUNNING, T.BLOCKED, T.FAILED, T.PENDING, T.CANCELLED}),
     T.RUNNING: frozenset({T.READY, T.DONE, T.FAILED, T.BLOCKED, T.PENDING, T.CANCELLED}),
-    T.BLOCKED: frozenset({T.PENDING, T.READY, T.CANCELLED}),
+    # Blocked again: another stop takes the place of the first.
+    T.BLOCKED: frozenset({T.PENDING, T.READY, T.BLOCKED, T.CANCELLED}),
     # The integrate rule, a review comment or a person reopens finished work.
     T.DONE: frozenset({T.READY, T.PENDING}),
     T.FAILED: frozenset({T.READY, T.PENDING, T.CANCELLED}),
@@ -92,7 +94,8 @@ TASK_MOVES: dict[TaskState, frozenset[TaskState]] = {
 assert TASK_MOVES.keys() == set(TaskState)
 
 RUN_MOVES: dict[RunState, frozenset[RunState]] = {
-    R.RUNNING: frozenset({R.SUCCEEDED, R.FAILED, R.CANCELLED}),
+    R.RUNNING: frozenset({R.PAUSED, R.SUCCEEDED, R.FAILED, R.CANCELLED}),
+    R.PAUSED: frozenset({R.RUNNING, R.FAILED, R.CANCELLED}),
     R.SUCCEEDED: frozenset(),
     R.FAILED: frozenset(),
     R.CANCELLED: frozenset(),
@@ -138,5 +141,6 @@ ENDED_CHANGES = frozenset({C.PROMOTED, C.CANCELLED})
 WORKING_CHANGES = (C.PLANNING, C.RUNNING, C.COMPOSING)
 # A stop, a plan, a finished candidate and a failure: nothing moves before somebody says so.
 WAITING_FOR_A_PERSON = (C.BUDGET_BLOCKED, C.AWAITING_APPROVAL, C.READY, C.FAILED)
+OPEN_RUNS = frozenset({R.RUNNING, R.PAUSED})
 OPEN_PREFLIGHTS = frozenset({P.QUEUED, P.RUNNING})
 OPEN_IMPORTS = frozenset({I.QUEUED, I.RUNNING})

@@ -14,6 +14,13 @@ E = EndReason
 # A person ended the attempt; no limit refused anything.
 STOPPED_BY_PERSON = "stopped_by_person"
 
+# An attempt paused before a command: somebody says yes or no (row 228).
+APPROVAL_NEEDED = "approval_needed"
+# A worker died while an approved command ran: somebody says whether it took effect (row 232).
+EFFECT_UNCERTAIN = "effect_uncertain"
+# What waits for a decision about one command; no meter refused anything, and no raise lifts it.
+DECIDED_ON = {APPROVAL_NEEDED: "decide", EFFECT_UNCERTAIN: "reconcile"}
+
 # The limit that stops a Task, and the meters whose raise lifts it. The platform's meter is an operator's.
 RAISED_BY: Mapping[str, tuple[MeterKind, ...]] = {
     E.CHANGE_BUDGET: (MeterKind.CHANGE,),
@@ -40,6 +47,7 @@ BUDGET_KINDS = (MeterKind.CHANGE, MeterKind.PROJECT, MeterKind.USER)
 PROVIDER_SPEND_LIMIT = "provider_spend_limit"
 ROLE_TO_RAISE = "admin"
 ROLE_TO_REOPEN = "member"
+ROLE_TO_DECIDE = "admin"
 
 
 def stop_detail(
@@ -66,6 +74,8 @@ def stop_detail(
 def ways_out(limit: str, refusals: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Every act that would lift this stop, with the role it needs and, where known, the figure it must exceed."""
     found: list[dict[str, Any]] = []
+    if limit in DECIDED_ON:
+        found.append({"act": DECIDED_ON[limit], "role": ROLE_TO_DECIDE})
     refused = {str(refusal["kind"]): refusal for refusal in _in_the_way(refusals)}
     for kind in RAISED_BY.get(limit, ()):
         if (

@@ -27,9 +27,9 @@ assert BEAT_SECONDS < RUN_CHECK_SECONDS < RUN_LEASE_SECONDS < RUN_SECONDS_MAX
 LOST_THE_RUN = "another worker or the watch has ended this run"
 
 
-def checks_passed(started_at: datetime, now: datetime) -> int:
+def checks_passed(active_since: datetime, now: datetime) -> int:
     """How many 60-second checks an active run has had; at the 15th it is out of time (row 9)."""
-    return int((now - started_at).total_seconds()) // RUN_CHECK_SECONDS
+    return int((now - active_since).total_seconds()) // RUN_CHECK_SECONDS
 
 
 class RunSupervisor:
@@ -43,7 +43,7 @@ class RunSupervisor:
     def beat(self) -> None:
         """Raises `StopRun`: cancelled (row 10), out of time (row 9), or no longer the owner (C66)."""
         now = self._clock.now()
-        if checks_passed(self._run.started_at, now) >= RUN_CHECKS_MAX:
+        if checks_passed(self._run.active_since, now) >= RUN_CHECKS_MAX:
             raise StopRun(EndReason.TIMEOUT, f"the run was still going after {RUN_SECONDS_MAX} seconds")
         if self._asked_at is not None and now - self._asked_at < timedelta(seconds=BEAT_SECONDS):
             return
@@ -56,7 +56,7 @@ class RunSupervisor:
 
     def seconds_left(self) -> float:
         """Until the last check of the run (rows 9, 126)."""
-        passed = (self._clock.now() - self._run.started_at).total_seconds()
+        passed = (self._clock.now() - self._run.active_since).total_seconds()
         return max(0.0, RUN_SECONDS_MAX - passed)
 
 

@@ -19,6 +19,7 @@ from tasks.states import (
     IMPORT_MOVES,
     OPEN_IMPORTS,
     OPEN_PREFLIGHTS,
+    OPEN_RUNS,
     PREFLIGHT_MOVES,
     RUN_MOVES,
     TASK_MOVES,
@@ -97,10 +98,13 @@ def move_task(
 def move_run(
     run: TaskRun, to: RunState, *, because: str, now: datetime, also: Mapping[str, Any] | None = None
 ) -> None:
-    """End a run. Only the holder of the run's fence may: whoever lost it gets `LostRace` and writes nothing."""
+    """End, pause or go on with a run. Only the holder of the run's fence may: whoever lost it gets `LostRace`."""
     if to not in RUN_MOVES[RunState(run.state)]:
         raise IllegalMove(run, to)
-    columns = {"ended_at": now, "end_reason": because, **(also or {})}
+    ended = (
+        {"ended_at": None, "end_reason": ""} if to in OPEN_RUNS else {"ended_at": now, "end_reason": because}
+    )
+    columns = {**ended, **(also or {})}
     with transaction.atomic():
         _swap(run, to, columns, fence=run.fence)
         record(

@@ -19,7 +19,13 @@ from tasks.events import record, write_receipt
 from tasks.fence import resume_work
 from tasks.models import Change, Reopening, Task
 from tasks.states import ENDED_CHANGES, ChangeState, TaskState
-from tasks.stops import ENDS_WITH_ITS_PERIOD, ENDS_WITH_ROOM, FRESH_WINDOW, may_reopen_without_raising
+from tasks.stops import (
+    DECIDED_ON,
+    ENDS_WITH_ITS_PERIOD,
+    ENDS_WITH_ROOM,
+    FRESH_WINDOW,
+    may_reopen_without_raising,
+)
 from tasks.transitions import locked_change, move_task
 from tenants import audit
 from tenants.access import require_role
@@ -154,5 +160,7 @@ def _check_reopenable(task: Task, change: Change) -> None:
         return
     if task.state != TaskState.BLOCKED or not task.stop_limit:
         raise NotStopped(f"{task.key} did not stop", "Only a stopped or failed Task has a window to reopen")
+    if task.stop_limit in DECIDED_ON:
+        raise NotStopped(f"{task.key} waits for a decision about a command", "Decide about it on its page")
     if not may_reopen_without_raising(task.stop_limit, task.stop_detail.get("refusals", [])):
         raise NotStopped(f"{task.key} stopped at {task.stop_limit}", "Raise that limit")

@@ -180,6 +180,14 @@ class SettingsForm(GuardedForm):
         help_text=f"One exact command a line, at most {EXTRA_COMMANDS_MAX}, such as: npm run e2e. No shell.",
     )
 
+    approval_commands = forms.CharField(
+        label="Commands that wait for a yes",
+        required=False,
+        max_length=20_000,
+        widget=forms.Textarea(attrs={"rows": 3, "class": "code-input", "spellcheck": "false"}),
+        help_text="One a line, such as: make release, or make ... for all of a program. "
+        "An attempt pauses before each until an admin decides.",
+    )
     publish_file_kib_max = forms.IntegerField(
         label="Largest file, in KiB",
         required=False,
@@ -228,7 +236,12 @@ class SettingsForm(GuardedForm):
                 "allow_opus"
             ].help_text += " Opus is off in the whole deployment now (ALLOW_OPUS), whatever is set here."
         if not owner:
-            for name in ("trusted", "extra_commands", *(each.name for each in self.publish_fields())):
+            for name in (
+                "trusted",
+                "extra_commands",
+                "approval_commands",
+                *(each.name for each in self.publish_fields()),
+            ):
                 self.fields[name].disabled = True
                 self.fields[name].help_text = "Only an owner may change this."
 
@@ -236,7 +249,8 @@ class SettingsForm(GuardedForm):
     def initial_of(cls, project: Project) -> dict[str, Any]:
         plain = ("name", "description", "connector", "plan_needs_approval", "promotion", "raise_needs_reason")
         values = {name: getattr(project, name) for name in (*plain, "allow_opus", "trusted")}
-        values["extra_commands"] = "\n".join(shlex.join(argv) for argv in project.extra_commands)
+        for name in ("extra_commands", "approval_commands"):
+            values[name] = "\n".join(shlex.join(argv) for argv in getattr(project, name))
         rules = {**project.publish_rules}
         patterns = rules.pop("secret_patterns", [])
         values["publish_secret_patterns"] = "\n".join(f"{one['name']}: {one['pattern']}" for one in patterns)
@@ -245,7 +259,13 @@ class SettingsForm(GuardedForm):
         return values | {f"cap_{name}": number for name, number in project.caps.items()}
 
     def clean_extra_commands(self) -> list[list[str]]:
-        lines = [line for line in self.cleaned_data["extra_commands"].splitlines() if line.strip()]
+        return self._commands("extra_commands")
+
+    def clean_approval_commands(self) -> list[list[str]]:
+        return self._commands("approval_commands")
+
+    def _commands(self, field: str) -> list[list[str]]:
+        lines = [line for line in self.cleaned_data[field].splitlines() if line.strip()]
         try:
             return [shlex.split(line) for line in lines]
         except ValueError:

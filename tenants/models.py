@@ -129,6 +129,8 @@ class Project(TenantModel):
     caps = models.JSONField(default=dict, blank=True)
     # Exact argv patterns that an owner allows beside the built-in grammars: [["npm", "run", "e2e"], ...]
     extra_commands = models.JSONField(default=list, blank=True)
+    # Commands that wait for a person's yes, as patterns; a last word `...` covers whatever follows.
+    approval_commands = models.JSONField(default=list, blank=True)
     # What agents may publish, where it differs from the defaults: {"file_kib_max": 1024, ...}
     publish_rules = models.JSONField(default=dict, blank=True)
     archived_at = models.DateTimeField(null=True, blank=True)

@@ -19,9 +19,10 @@ from tenants.publish_rules import checked_publish_rules
 EXTRA_COMMANDS_MAX = 50
 ARGUMENTS_MAX = 64
 ARGUMENT_CHARACTERS_MAX = 1_000
+AND_THE_REST = "..."
 
 # What widens what an agent may run on the host, or what may leave it: an owner's word, not an admin's.
-OWNER_ONLY = frozenset({"trusted", "extra_commands", "publish_rules"})
+OWNER_ONLY = frozenset({"trusted", "extra_commands", "approval_commands", "publish_rules"})
 
 
 def change_project(project: Project, wanted: Mapping[str, object], *, by: User, now: datetime) -> Project:
@@ -105,6 +106,17 @@ def _commands(field: str, value: object) -> list[list[str]]:
     return [_argv(f"{field}.{at}", argv) for at, argv in enumerate(value)]
 
 
+def _approval_commands(field: str, value: object) -> list[list[str]]:
+    """As the exact patterns; a last word `...` covers whatever follows a program."""
+    commands = _commands(field, value)
+    for at, argv in enumerate(commands):
+        if AND_THE_REST in argv[:-1] or argv == [AND_THE_REST]:
+            raise InvalidInput(
+                f"{field}.{at}", f"has {AND_THE_REST} elsewhere than at its end", "Name a program first."
+            )
+    return commands
+
+
 def _argv(field: str, argv: object) -> list[str]:
     if not isinstance(argv, list) or not 1 <= len(argv) <= ARGUMENTS_MAX:
         raise InvalidInput(field, "is no command", f"Send 1 to {ARGUMENTS_MAX} arguments, the program first.")
@@ -130,6 +142,7 @@ _CHECKS: dict[str, Callable[[str, object], Any]] = {
     "trusted": _flag,
     "caps": checked_caps,
     "extra_commands": _commands,
+    "approval_commands": _approval_commands,
     "publish_rules": checked_publish_rules,
     "archived": _flag,
 }

@@ -163,6 +163,7 @@ class ProjectOutput(serializers.ModelSerializer[Project]):
     )
     caps_in_force = serializers.SerializerMethodField()
     extra_commands = serializers.ListField(child=serializers.ListField(child=serializers.CharField()))
+    approval_commands = serializers.ListField(child=serializers.ListField(child=serializers.CharField()))
     publish_rules = PublishRulesShape(help_text="only what differs from the defaults")
 
     class Meta:
@@ -182,6 +183,7 @@ class ProjectOutput(serializers.ModelSerializer[Project]):
             "caps",
             "caps_in_force",
             "extra_commands",
+            "approval_commands",
             "publish_rules",
             "archived_at",
             "created_at",
@@ -221,6 +223,11 @@ class ProjectSettings(Shape):
     )
     extra_commands = serializers.ListField(
         child=serializers.ListField(child=serializers.CharField()), required=False, help_text="owners only"
+    )
+    approval_commands = serializers.ListField(
+        child=serializers.ListField(child=serializers.CharField()),
+        required=False,
+        help_text="owners only; an attempt pauses before each until an admin decides; a last ... covers the rest",
     )
     publish_rules = PublishRulesShape(required=False, help_text="owners only")
     archived = serializers.BooleanField(required=False)

@@ -1,7 +1,26 @@
-"""The engine's rows: its own log of calls, and the file index."""
+"""The engine's rows: its own log of calls, paused attempts, and the file index."""
 
 from agents.models.calls import CallState, ModelCall, ToolCall
+from agents.models.continuation import (
+    Approval,
+    ApprovalState,
+    Continuation,
+    ContinuationState,
+    Reconciliation,
+)
 from agents.models.host import WorkerHost
 from agents.models.index import IndexedFile, TreeIndex
 
-__all__ = ["CallState", "IndexedFile", "ModelCall", "ToolCall", "TreeIndex", "WorkerHost"]
+__all__ = [
+    "Approval",
+    "ApprovalState",
+    "CallState",
+    "Continuation",
+    "ContinuationState",
+    "IndexedFile",
+    "ModelCall",
+    "Reconciliation",
+    "ToolCall",
+    "TreeIndex",
+    "WorkerHost",
+]

@@ -60,6 +60,7 @@ class Bench:
     reads: int = 0
     said_nothing_changed: bool = False
     published: Published | None = None
+    approved: tuple[str, ...] | None = None  # the one command that a person said yes to, until it is run
 
 
 Arguments = Mapping[str, Any]  # what a model sent, after its schema was checked

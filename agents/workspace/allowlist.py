@@ -23,6 +23,7 @@ _SHELL = re.compile(r"[;&|<>`$(){}*?!\\]|(?:^|\s)[~#]|\[(?![^\]\s]*\])")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"$`\\]*\"")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _PLACEHOLDERS = ("{path}", "{word}", "{number}")
+AND_THE_REST = "..."
 _TARGET = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,60}")
 
 Grammar = Callable[[Sequence[str], CommandContext], Allowed]
@@ -80,6 +81,25 @@ def read_command(command: str | Sequence[str], context: CommandContext) -> Allow
         return grammar(argv[1:], context)
     except CommandRefused as refused:
         return Refusal(str(refused), _form_for(command, context))
+
+
+def asks_first(
+    command: str | Sequence[str], context: CommandContext, patterns: Sequence[Sequence[str]]
+) -> tuple[str, ...] | None:
+    """The checked argv of an allowed command that an owner lets wait for a person's yes; None for any other.
+
+    A pattern that ends with `...` covers whatever follows. Both what was written and what would be run is compared.
+    """
+    verdict = read_command(command, context)
+    if isinstance(verdict, Refusal):
+        return None
+    both = (_split(command), verdict.argv)
+    return verdict.argv if any(_covers(pattern, argv) for pattern in patterns for argv in both) else None
+
+
+def exact_patterns(patterns: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
+    """The patterns that name one command: each is allowed, given the yes. `make ...` allows nothing new."""
+    return tuple(tuple(pattern) for pattern in patterns if pattern[-1] != AND_THE_REST)
 
 
 def why_refused(command: str | Sequence[str], context: CommandContext) -> Refusal | None:
@@ -185,6 +205,12 @@ def _match(argv: Sequence[str], pattern: Sequence[str]) -> tuple[str, ...] | Non
         else:
             out.append(argument)
     return tuple(out)
+
+
+def _covers(pattern: Sequence[str], argv: Sequence[str]) -> bool:
+    if pattern[-1] == AND_THE_REST:
+        pattern, argv = pattern[:-1], argv[: len(pattern) - 1]
+    return _match(argv, pattern) is not None
 
 
 def _why_no_program(name: str) -> str:

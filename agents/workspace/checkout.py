@@ -19,6 +19,8 @@ from agents.errors import AgentError, GitError
 from agents.tier import SandboxTier
 from agents.workspace.allowlist import (
     Refusal,
+    asks_first,
+    exact_patterns,
     read_command,
     scripts_of,
     targets_of,
@@ -39,6 +41,7 @@ from agents.workspace.worktree import WorkTree, remove_tree
 
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,80}")
+KEPT_REFS = "continuations"
 _GIT_INSIDE, _STORE_INSIDE = "/gitdir", "/git"
 
 
@@ -48,6 +51,15 @@ class WorkPublished:
 
     commit: str
     own_files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkKept:
+    """The workspace of a paused attempt. `patch` is what it would publish now; `written` as Latin-1 text."""
+
+    commit: str
+    patch: bytes
+    written: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +266,7 @@ class Workspace(AbstractContextManager["Workspace"]):
         change_id: UUID | None = None,
         sandboxes_max: int = SANDBOXES_MAX,
         extra_commands: Sequence[Sequence[str]] = (),
+        approval_commands: Sequence[Sequence[str]] = (),
         rules: PublishRules | None = None,
     ) -> None:
         self._checkout = Checkout(
@@ -264,7 +277,8 @@ class Workspace(AbstractContextManager["Workspace"]):
             change_id=change_id,
             sandboxes_max=sandboxes_max,
         )
-        self._extra = tuple(tuple(pattern) for pattern in extra_commands)
+        self._asking = tuple(tuple(pattern) for pattern in approval_commands)
+        self._extra = (*(tuple(pattern) for pattern in extra_commands), *exact_patterns(self._asking))
         self._rules = rules or PublishRules()
 
     def __exit__(
@@ -307,6 +321,38 @@ class Workspace(AbstractContextManager["Workspace"]):
             finally:
                 if before is not None:
                     tree.restore(before)
+
+    def asks_first(self, command: str | Sequence[str]) -> tuple[str, ...] | None:
+        """The argv of a command that waits for a person's yes; None for one that does not, or is refused anyway."""
+        if not self._asking:
+            return None
+        with self._checkout.lock:
+            return asks_first(command, self._context(), self._asking)
+
+    def keep(self, name: str, *, at: int) -> WorkKept | None:
+        """The files as they are, ignored ones too, as one commit under refs/continuations/<name>. None: never opened.
+
+        Empty directories are not kept: git has none.
+        """
+        checkout = self._checkout
+        with checkout.lock:
+            if not checkout.is_open:
+                return None
+            tree, store, start = checkout.opened(), checkout.store, checkout.start_commit
+            written = checkout.files.written
+            patch = store.patch(start, tree.snapshot(written))
+            date = max(at, store.commit_time(start) + 1)
+            commit = store.commit(tree.everything(), (start,), message=f"Paused {name}\n", at=date)
+            store.keep_ref(KEPT_REFS, name, commit)
+            return WorkKept(commit, patch, tuple(sorted(path.decode("latin-1") for path in written)))
+
+    def bring_back(self, kept: str, written: Sequence[str]) -> None:
+        """Opens the workspace with the files that `keep` saw."""
+        checkout = self._checkout
+        with checkout.lock:
+            tree = checkout.opened()
+            tree.restore(checkout.store.tree_of(kept))
+            checkout.files.written.update(path.encode("latin-1") for path in written)
 
     def publish(
         self, changeset_id: object, *, message: str, at: int

@@ -85,7 +85,10 @@ class WorkTree:
 
     def restore(self, tree: str) -> None:
         """Puts every file back as `everything` saw it, and removes all others (row 47)."""
-        more = {"GIT_INDEX_FILE": str(self.gitdir / "spare")}
+        spare = self.gitdir / "spare"
+        if not spare.exists():
+            shutil.copyfile(self.index, spare)
+        more = {"GIT_INDEX_FILE": str(spare)}
         self._git("read-tree", "--reset", "-u", tree, more=more)
         try:
             self._git("clean", "-ffdxq", more=more)
@@ -94,7 +97,7 @@ class WorkTree:
                 remove_tree(place)
             self._git("checkout-index", "--all", "--force", "--quiet", more=more)
         self._give()
-        (self.gitdir / "spare").unlink(missing_ok=True)
+        spare.unlink(missing_ok=True)
 
     def changes(self, start: str, tree: str) -> list[Change]:
         differences = self.store.differences(start, tree)

@@ -213,3 +213,20 @@ class ImportInput(Shape):
         write_only=True,
         help_text="Or an access token. No answer has it.",
     )
+
+
+class DecisionInput(Shape):
+    """Yes or no to one command. `record`, `revision` and `payload_hash` are those of the approval that was read."""
+
+    approve = serializers.BooleanField()
+    record = serializers.CharField(max_length=64)
+    revision = serializers.IntegerField(min_value=1)
+    payload_hash = serializers.CharField(max_length=64)
+    reason = serializers.CharField(
+        required=False, allow_blank=True, default="", help_text="A no needs one: the agent reads it."
+    )
+
+
+class ReconciliationInput(Shape):
+    took_effect = serializers.BooleanField()
+    reason = serializers.CharField(help_text="What was found; the next attempt reads it.")

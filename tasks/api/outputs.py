@@ -8,6 +8,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from agents.models import ApprovalState
 from budgets.api import UsdText
 from budgets.money import Usd, exact
 from routing.words import Tier
@@ -351,3 +352,36 @@ class ImportOutput(serializers.Serializer[Any]):
     def get_refusal(self, row: Any) -> Any:
         """Why nothing came in; null otherwise."""
         return ImportRefusalOutput(row).data if row.problem else None
+
+
+class ReconciliationOutput(serializers.Serializer[Any]):
+    took_effect = serializers.BooleanField()
+    by = serializers.EmailField(source="by.email", allow_null=True, default=None)
+    reason = serializers.CharField()
+    at = serializers.DateTimeField()
+
+
+class ApprovalOutput(serializers.Serializer[Any]):
+    """A command that waits for a person's yes, and what the decision is bound to."""
+
+    id = serializers.UUIDField()
+    change = serializers.UUIDField(source="continuation.change_id")
+    task = serializers.UUIDField(source="continuation.task_id")
+    run = serializers.UUIDField(source="continuation.run_id")
+    record = serializers.UUIDField(source="continuation_id")
+    revision = serializers.IntegerField()
+    payload_hash = serializers.CharField()
+    argv = serializers.ListField(child=serializers.CharField())
+    why = serializers.CharField(help_text="the agent's words; empty when it gave none")
+    state = serializers.ChoiceField(choices=ApprovalState.choices)
+    decided_by = serializers.EmailField(source="decided_by.email", allow_null=True, default=None)
+    decided_at = serializers.DateTimeField(allow_null=True)
+    reason = serializers.CharField()
+    effect_began_at = serializers.DateTimeField(allow_null=True)
+    effect_ended_at = serializers.DateTimeField(
+        allow_null=True,
+        help_text="null although it began, and the attempt has ended: nobody knows what became of it",
+    )
+    reconciliation = ReconciliationOutput(allow_null=True, default=None)
+    active_ms_left = serializers.IntegerField(source="continuation.remaining_ms")
+    asked_at = serializers.DateTimeField()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from tasks.api import imports, limits, preflights, records, streams, views
+from tasks.api import approvals, imports, limits, preflights, records, streams, views
 from tenants.bodies import large_body
 
 urlpatterns = [
@@ -29,6 +29,11 @@ urlpatterns = [
     path("changes/<uuid:change_id>/receipts", views.ReceiptList.as_view()),
     path("changes/<uuid:change_id>/events", views.EventList.as_view()),
     path("changes/<uuid:change_id>/events/stream", streams.ChangeStream.as_view()),
+    path("changes/<uuid:change_id>/approvals", approvals.ApprovalList.as_view()),
+    path("approvals/<uuid:approval_id>", approvals.ApprovalDetail.as_view()),
+    path("approvals/<uuid:approval_id>/patch", approvals.ApprovalPatch.as_view()),
+    path("approvals/<uuid:approval_id>/decide", approvals.ApprovalDecision.as_view()),
+    path("approvals/<uuid:approval_id>/reconcile", approvals.ApprovalReconciliation.as_view()),
     path("organizations/<uuid:organization_id>/events/stream", streams.OrganizationStream.as_view()),
     path("changes/<uuid:change_id>/candidates", views.CandidateList.as_view()),
     path("changes/<uuid:change_id>/meters", views.MeterList.as_view()),

@@ -8,19 +8,16 @@ from datetime import datetime
 from django.db import transaction
 
 from agents.clock import WALL, Clock
-from agents.complete import thinking_of
 from agents.context.render import render
-from agents.spec import AttemptSpec, SourceTree
-from routing.words import EndReason, TaskKind
-from tasks.attempts.failures import prefix_of
+from agents.spec import AttemptSpec
 from tasks.attempts.prepare import Prepared, prepare
 from tasks.attempts.refusal import (
     NotStarted,
     write_refusal,
 )
+from tasks.attempts.spec import spec_of
 from tasks.claims import take_claims
 from tasks.events import record, write_receipt
-from tasks.funding import AGENT, payers_for
 from tasks.models import Task, TaskRun
 from tasks.opus import opus_rule
 from tasks.states import TaskState
@@ -48,7 +45,15 @@ def begin(task: Task, *, clock: Clock = WALL) -> Begun | None:
         return None
     run = _write_batch(task, prepared, now=clock.now())
     take_claims(run, task.resources, now=clock.now())
-    return Begun(run=run, spec=_spec(task, run, prepared, now=clock.now()))
+    spec = spec_of(
+        task,
+        run,
+        model=prepared.model,
+        caps=prepared.caps,
+        prompt=render(prepared.packet),
+        now=clock.now(),
+    )
+    return Begun(run=run, spec=spec)
 
 
 @transaction.atomic
@@ -113,47 +118,3 @@ def _tell_route(task: Task, run: TaskRun, prepared: Prepared, *, now: datetime) 
         key=f"model.route.decided:{run.pk}",
         now=now,
     )
-
-
-def _spec(task: Task, run: TaskRun, prepared: Prepared, *, now: datetime) -> AttemptSpec:
-    change, tree, model = task.change, prepared.tree, prepared.model
-    return AttemptSpec(
-        run_id=run.pk,
-        agent_id=task.agent_id,
-        kind=TaskKind(task.kind),
-        tier=prepared.choice.tier,
-        model=model.name,
-        thinking=thinking_of(model),
-        output_tokens_max=model.output_tokens_max,
-        caps=prepared.caps,
-        budget=prepared.share,
-        payers=payers_for(
-            change,
-            purpose=AGENT,
-            key=f"run:{run.pk}",
-            task=task,
-            run=run,
-            attempt=_attempt_label(task, run),
-            now=now,
-        ),
-        prompt=render(prepared.packet),
-        packet_hash=prepared.packet.hash,
-        source=SourceTree(
-            repository_id=change.project_id, base_commit=tree.base_commit, start_commit=tree.start_commit
-        )
-        if tree
-        else None,
-        changeset_id=run.pk,
-        message=f"{task.title}\n\n{change.key}/{task.key}: {change.title}\n",
-        committed_at=int(run.started_at.timestamp()),
-        trusted=change.project.trusted,
-        extra_commands=tuple(tuple(argv) for argv in change.project.extra_commands),
-        publish_rules=change.project.publish_rules,
-        archive_prefix=prefix_of(task),
-    )
-
-
-def _attempt_label(task: Task, run: TaskRun) -> int:
-    """Which attempt this is for scripts: a lost worker was none, so that a replay survives a crash."""
-    earlier = task.runs.filter(attempt__lt=run.attempt).exclude(end_reason=EndReason.WORKER_LOST)
-    return earlier.count() + 1

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, assert_never
 
 from django.db import transaction
 
+from agents import continuation
+from agents.models import Approval
 from agents.spec import HELD, Outcome, Published
 from routing.escalate import Escalate, Fail, Policy, Retry, Stop, next_attempt
 from routing.words import BUDGET, EndReason, Tier, failure_class
@@ -26,7 +29,7 @@ from tasks.funding import cost_of_run, stop_task
 from tasks.models import ChangeSet, Task, TaskRun
 from tasks.opus import opus_rule
 from tasks.states import ENDED_CHANGES, RunState, TaskState
-from tasks.stops import STOPPED_BY_PERSON
+from tasks.stops import EFFECT_UNCERTAIN, STOPPED_BY_PERSON
 from tasks.transitions import locked_change, move_run, move_task
 
 RETRY_SECONDS = 5
@@ -49,6 +52,10 @@ def finish(run: TaskRun, outcome: Outcome, *, now: datetime) -> None:
     change = locked_change(run.task.change_id)
     task: Task = Task.objects.select_related("change__project").get(pk=run.task_id)
     run.task = task
+    abandoned = outcome.end is EndReason.WORKER_LOST and continuation.was_claimed(run.pk)
+    if abandoned:  # row 231: the claim had all the time there was, and nobody gives it back
+        note = f"{outcome.note}; the time of its claim is forfeited"
+        outcome = replace(outcome, end=EndReason.ACTIVE_BUDGET_EXHAUSTED, note=note)
     if task.state != TaskState.RUNNING or change.state in ENDED_CHANGES:
         _end_run(run, RunState.CANCELLED, outcome, end=EndReason.CANCELLED, now=now)
         if task.state == TaskState.RUNNING:
@@ -57,12 +64,15 @@ def finish(run: TaskRun, outcome: Outcome, *, now: datetime) -> None:
         _complete(task, run, outcome, now=now)
     elif _was_stopped(run):
         _stop_for_person(task, run, outcome, now=now)
+    elif (uncertain := continuation.uncertain_effect(run.pk)) is not None:
+        _ask_what_became(task, run, uncertain, outcome, now=now)
     elif outcome.end is EndReason.CANCELLED:
         _end_run(run, RunState.CANCELLED, outcome, end=EndReason.CANCELLED, now=now)
         move_task(task, TaskState.READY, because="run_cancelled", now=now)
     else:
         _fail_run(task, run, outcome, now=now)
     release_claims(run)
+    continuation.close(run.pk, abandoned=abandoned, now=now)
     for noted in outcome.noted:
         tell_noted(noted, change=change, task=task, run=run, now=now)
     settle_dependents(change, now=now)
@@ -109,6 +119,15 @@ def _stop_for_person(task: Task, run: TaskRun, outcome: Outcome, *, now: datetim
     by = run.stop_asked_by.email if run.stop_asked_by else ""
     note = f"{by}: {run.stop_reason}" if run.stop_reason else by
     stop_task(task, STOPPED_BY_PERSON, reason=STOPPED_BY_PERSON, run=run, note=note, now=now)
+
+
+def _ask_what_became(
+    task: Task, run: TaskRun, uncertain: Approval, outcome: Outcome, *, now: datetime
+) -> None:
+    """The approved command began and nobody saw it end: never replayed, a person says what became of it (row 232)."""
+    _end_run(run, RunState.FAILED, outcome, end=outcome.end, now=now)
+    more = {"approval": str(uncertain.pk), "argv": uncertain.argv}
+    stop_task(task, EFFECT_UNCERTAIN, reason=EFFECT_UNCERTAIN, run=run, more=more, now=now)
 
 
 def _fail_run(task: Task, run: TaskRun, outcome: Outcome, *, now: datetime) -> None:
@@ -194,11 +213,12 @@ def _end_run(run: TaskRun, to: RunState, outcome: Outcome, *, end: EndReason, no
         "intent": outcome.intent[:TEXT_CHARACTERS_MAX],
         "failure_log": outcome.failure_log[-FAILURE_LOG_CHARACTERS_MAX:],
         "detail": _detail_of(outcome),
-        "tool_log_key": outcome.tool_log_key,
+        "tool_log_key": outcome.tool_log_key or run.tool_log_key,
         "cost": known,
         "unknown_calls": unknown,
-        "calls": outcome.calls,
-        "reads": outcome.reads,
+        # A worker that died after a pause tells none: what the pause had counted stays.
+        "calls": max(outcome.calls, run.calls),
+        "reads": max(outcome.reads, run.reads),
         # Whoever still holds the old fence can write nothing any more.
         "fence": run.fence + 1,
     }
@@ -209,6 +229,7 @@ def _detail_of(outcome: Outcome) -> Mapping[str, Any]:
     return {
         **({"refusals": [dict(one) for one in outcome.refusals]} if outcome.refusals else {}),
         **({"retry_after": outcome.retry_after_seconds} if outcome.retry_after_seconds else {}),
+        **outcome.detail,
     }
 
 

@@ -64,7 +64,7 @@ def why_ended(run: TaskRun, *, now: datetime) -> EndReason | None:
     gone = is_surely_dead(run.owner) or run.lease_until <= now
     if is_cancelled(run.pk) and gone:  # a living worker sees the cancel itself, and closes its workspace
         return EndReason.CANCELLED
-    if checks_passed(run.started_at, now) >= RUN_CHECKS_MAX:
+    if checks_passed(run.active_since, now) >= RUN_CHECKS_MAX:
         return EndReason.TIMEOUT
     return EndReason.WORKER_LOST if gone else None
 

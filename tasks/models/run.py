@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from django.db import models
 from django.db.models import Q
 from uuid_utils.compat import uuid7
@@ -10,9 +12,11 @@ from budgets.fields import UsdField
 from budgets.money import ZERO
 from routing.words import Tier
 from tasks.models.task import Task
-from tasks.states import RunState
+from tasks.states import OPEN_RUNS, RunState
 from tenants.models import User
 from tenants.scope import TenantModel
+
+OPEN = sorted(state.value for state in OPEN_RUNS)
 
 
 class TaskRun(TenantModel):
@@ -56,13 +60,15 @@ class TaskRun(TenantModel):
     )
     stop_reason = models.TextField(blank=True)
     started_at = models.DateTimeField()
+    # From when its time is counted, where it has paused: the start, moved on by the pauses.
+    active_from = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         ordering = ["task_id", "attempt"]
         constraints = [
             models.UniqueConstraint(
-                fields=["task"], condition=Q(state=RunState.RUNNING.value), name="run_one_active_per_task"
+                fields=["task"], condition=Q(state__in=OPEN), name="run_one_active_per_task"
             ),
             models.UniqueConstraint(fields=["task", "attempt"], name="run_attempt_once"),
             models.CheckConstraint(condition=Q(attempt__gte=1), name="run_attempt_counts_from_one"),
@@ -70,8 +76,8 @@ class TaskRun(TenantModel):
                 condition=Q(state__in=[s.value for s in RunState]), name="run_state_is_a_known_one"
             ),
             models.CheckConstraint(
-                condition=Q(state=RunState.RUNNING.value, ended_at__isnull=True, end_reason="")
-                | (~Q(state=RunState.RUNNING.value) & Q(ended_at__isnull=False) & ~Q(end_reason="")),
+                condition=Q(state__in=OPEN, ended_at__isnull=True, end_reason="")
+                | (~Q(state__in=OPEN) & Q(ended_at__isnull=False) & ~Q(end_reason="")),
                 name="run_ended_says_when_and_how",
             ),
             models.CheckConstraint(
@@ -81,6 +87,11 @@ class TaskRun(TenantModel):
             ),
         ]
         indexes = [models.Index(fields=["state", "lease_until"], name="run_overdue")]
+
+    @property
+    def active_since(self) -> datetime:
+        """From when its time is counted: pauses cost none (row 231)."""
+        return self.active_from or self.started_at
 
     @property
     def called(self) -> str:

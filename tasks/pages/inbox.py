@@ -36,6 +36,8 @@ from webhooks.models import Endpoint
 ROWS_OF_A_KIND_MAX = 8  # the rest is a link away
 CHANGES_WATCHED_MAX = 500
 LINKS = {
+    "approve": "state=budget_blocked&stop=approve",
+    "reconcile": "state=budget_blocked&stop=reconcile",
     "budget": "state=budget_blocked&stop=budget",
     "replan": "state=budget_blocked&stop=replan",
     "stopped": "state=budget_blocked&stop=stopped",
@@ -199,6 +201,10 @@ def _act(kind: str, change: Change, stop: StopCard | None, task: Task | None, ro
         if meter and role >= Role.ADMIN:
             return Act("Raise…", f"{reverse('change-raise', args=[change.pk])}?meter={meter}", primary=True)
         return Act("See who can raise it" if meter else "See what it needs", page)
+    if stop is not None and stop.approval:
+        may = role >= Role.ADMIN
+        label = "Look at it" if not may else "Decide…" if kind == "approve" else "Reconcile…"
+        return Act(label, reverse("approval", args=[stop.approval]), may)
     if task and kind in reads.STOPS and role >= Role.MEMBER:
         return Act("Reopen…", reverse("task-reopen", args=[task.pk]), primary=True)
     if kind == "plan":

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from routing import escalate, route
 from tasks.models import DecisionReceipt
-from tasks.stops import STOPPED_BY_PERSON
+from tasks.stops import APPROVAL_NEEDED, EFFECT_UNCERTAIN, STOPPED_BY_PERSON
 
 SENTENCES = {
     **route.SENTENCES,
@@ -14,6 +14,12 @@ SENTENCES = {
     "bad_output": "The account's answer could not be read.",
     "by_project_rule": "The project promotes by itself what passes.",
     "every_criterion_passed": "Every criterion passed on this commit.",
+    APPROVAL_NEEDED: "A command of this project waits for a person's yes.",
+    EFFECT_UNCERTAIN: "The worker died while an approved command ran.",
+    "approved": "A person approved the command.",
+    "declined": "A person declined the command.",
+    "took_effect": "A person looked: the command took effect.",
+    "no_effect": "A person looked: the command had no effect.",
     STOPPED_BY_PERSON: "A person stopped the attempt.",
     "rate_limited": "The account let nothing through.",
     "readable": "The plan could be read, and nothing in it was refused.",

@@ -21,6 +21,7 @@ from agents.models import ModelCall, ToolCall
 from budgets.money import Usd
 from routing.words import Tier
 from tasks import reads
+from tasks.approvals import approvals_of
 from tasks.display.log import LogEntry, ToolLog, log_of, read_log
 from tasks.errors import NotStopped
 from tasks.models import TaskRun
@@ -28,7 +29,7 @@ from tasks.pages.live import mark_of, show
 from tasks.pages.stops import stop_card
 from tasks.pages.stories import Story, story
 from tasks.pictures.timeline import Placed, Span, climb, seconds_axis, timeline, waits
-from tasks.states import RunState
+from tasks.states import OPEN_RUNS, RunState
 from tasks.stopping import stop_run
 from tenants.access import require_role, role_of
 from tenants.errors import InvalidInput, NotVisible
@@ -73,6 +74,8 @@ def run_detail(request: HttpRequest, run_id: UUID) -> HttpResponse:
         "ticks": seconds_axis(run.started_at, end),
         "money": climb(_charges(calls), start=run.started_at, end=end),
         "live": run.state == RunState.RUNNING,
+        "stoppable": run.state in OPEN_RUNS,
+        "approvals": approvals_of(run.task.change).filter(continuation__run_id=run.pk),
         "role": role_of(request.user, run.task.change.organization_id),
         "refused": stop_card(run.end_reason, run.detail) if run.detail.get("refusals") else None,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,7 +10,7 @@ from typing import Any
 
 from budgets.money import Usd
 from routing.escalate import SENTENCES
-from tasks.stops import STOPPED_BY_PERSON
+from tasks.stops import APPROVAL_NEEDED, EFFECT_UNCERTAIN, STOPPED_BY_PERSON
 
 METER_LABELS: Mapping[str, str] = {
     "change": "This change",
@@ -31,6 +32,8 @@ STOP_LABELS: Mapping[str, str] = {
     "daily_call_cap": "the calls of today",
     "max_attempts_per_tier": "attempts at every tier",
     STOPPED_BY_PERSON: "a person's stop",
+    APPROVAL_NEEDED: "a command that needs a yes",
+    EFFECT_UNCERTAIN: "a command whose end nobody saw",
 }
 
 STOP_SENTENCES: Mapping[str, str] = {
@@ -41,6 +44,8 @@ STOP_SENTENCES: Mapping[str, str] = {
     "daily_call_cap": "The organization has used up its model calls of today.",
     "max_attempts_per_tier": "Every tier has had its attempts. A person decides how it goes on.",
     STOPPED_BY_PERSON: "A person stopped the attempt. It starts again when somebody says so.",
+    APPROVAL_NEEDED: "The attempt has paused before a command that needs a person's yes.",
+    EFFECT_UNCERTAIN: "The worker died while an approved command ran. A person says what became of it.",
 }
 PROVIDER_LIMIT = "The provider itself refused: its account has reached a spend limit."
 
@@ -73,7 +78,7 @@ class RefusedMeter:
 class WayOut:
     """An act that lifts the stop. `at_least` is what a raise must reach for the refused call."""
 
-    act: str  # raise, reopen, wait, top_up_provider
+    act: str  # raise, reopen, wait, top_up_provider, decide, reconcile
     meter: str
     role: str
     at_least: Usd | int | None
@@ -93,6 +98,8 @@ class StopCard:
     refused: tuple[RefusedMeter, ...]
     ways_out: tuple[WayOut, ...]
     said: str = ""  # by the person who stopped it: who, and why
+    approval: str = ""  # the id of what waits for a decision
+    command: str = ""
 
 
 def stop_card(limit: str, detail: Mapping[str, Any]) -> StopCard | None:
@@ -108,6 +115,8 @@ def stop_card(limit: str, detail: Mapping[str, Any]) -> StopCard | None:
         refused=tuple(_refused(each) for each in detail.get("refusals", ())),
         ways_out=tuple(_way_out(each) for each in detail.get("ways_out", ())),
         said=str(detail.get("note", "")) if limit == STOPPED_BY_PERSON else "",
+        approval=str(detail.get("approval", "")),
+        command=shlex.join(str(each) for each in detail.get("argv", ())),
     )
 
 

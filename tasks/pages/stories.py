@@ -40,6 +40,10 @@ SENTENCES: Mapping[str, str] = {
     "candidate.promoted": "Candidate {candidate} was promoted",
     "candidate.stale": "Candidate {candidate} is stale: main has moved",
     "change.awaiting_approval": "The plan waits for approval",
+    "approval.approved": "Somebody said yes to the command",
+    "approval.asked": "Asks for a yes to a command",
+    "approval.declined": "Somebody said no to the command",
+    "approval.reconciled": "Somebody said what became of the command",
     "change.budget_blocked": "Waits for a person",
     "change.cancelled": "Cancelled",
     "change.composing": "The work is put together",
@@ -67,6 +71,8 @@ SENTENCES: Mapping[str, str] = {
     "run.cancelled": "The attempt was cancelled",
     "run.failed": "The attempt failed",
     "run.stop_asked": "Somebody asked the attempt to stop",
+    "run.paused": "The attempt paused",
+    "run.resumed": "Attempt {attempt} goes on",
     "run.running": "Attempt {attempt} started",
     "run.succeeded": "The attempt succeeded",
     "spend_limited": "A budget refused the next call",
@@ -107,6 +113,8 @@ END_WORDS: Mapping[str, str] = {
     "transient": "the provider failed",
     "user_budget": "stopped by the author's budget",
     "worker_lost": "its worker died",
+    "active_budget_exhausted": "it had paused, and had no time left to go on",
+    "resume_rejected": "it had paused, and what it stood on had changed",
 }
 
 WHY: Mapping[str, str] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.urls import path, re_path
 
 from tasks.pages import (
+    approvals,
     candidates,
     changes,
     inbox,
@@ -52,6 +53,9 @@ urlpatterns = [
     path("tasks/<uuid:task_id>", work.task_detail, name="task"),
     path("tasks/<uuid:task_id>/reopen", work.task_reopen, name="task-reopen"),
     path("tasks/<uuid:task_id>/send-back", work.task_send_back, name="task-send-back"),
+    path("approvals/<uuid:approval_id>", approvals.approval_detail, name="approval"),
+    path("approvals/<uuid:approval_id>/decide", approvals.approval_decide, name="approval-decide"),
+    path("approvals/<uuid:approval_id>/reconcile", approvals.approval_reconcile, name="approval-reconcile"),
     path("runs/<uuid:run_id>", runs.run_detail, name="run"),
     path("runs/<uuid:run_id>/stop", runs.run_stop, name="run-stop"),
     path("runs/<uuid:run_id>/log", runs.run_log, name="run-log"),

@@ -17,7 +17,7 @@ from agents.errors import StopRun
 from agents.models import ModelCall, ToolCall
 from agents.prompts import LAST_CALL, NUDGE, REMINDER
 from agents.runlog import FAILURE_LOG_CHARACTERS_MAX
-from agents.spec import HELD, AttemptSpec, Outcome, Permission, ToolRule
+from agents.spec import HELD, AttemptSpec, Permission, ToolRule
 from agents.tools.toolbox import may_use
 from agents.workspace.git import store_for
 from budgets.keys import MeterKind
@@ -27,7 +27,7 @@ from budgets.reservations import Amount, CallContext, Held, refund, reserve
 from providers.messages import AssistantMessage, ToolMessage, UserMessage
 from providers.scripted import ScriptedGateway
 from routing.words import EndReason, TaskKind
-from tests.factories.agents import Onlooker, TestClock, make_payers, make_spec
+from tests.factories.agents import Onlooker, TestClock, ended, make_payers, make_spec
 from tests.factories.tenants import make_project
 
 pytestmark = pytest.mark.django_db
@@ -61,7 +61,7 @@ class Played:
         self.onlooker = onlooker or Onlooker()
         self.clock = TestClock()
         self.desk = Desk(spec, self.onlooker, gateway=self.gateway, clock=self.clock)
-        self.outcome: Outcome = run_attempt(spec, self.onlooker, desk=self.desk)
+        self.outcome = ended(run_attempt(spec, self.onlooker, desk=self.desk))
 
     @property
     def end(self) -> EndReason:
@@ -464,7 +464,7 @@ def test_a_refusal_of_the_model_ends_the_run() -> None:
 
 def test_a_missing_connector_ends_the_run_by_its_name() -> None:
     """Row 3."""
-    outcome = run_attempt(make_spec(files=FILES), Onlooker())
+    outcome = ended(run_attempt(make_spec(files=FILES), Onlooker()))
     assert outcome.end is EndReason.BAD_REQUEST
     assert outcome.note.startswith("connector_not_found: ")
 
@@ -572,7 +572,7 @@ def test_a_run_waits_for_held_money_instead_of_paying_for_its_calls_again() -> N
     neighbour = Neighbour(spec, pauses=3)
     gateway = ScriptedGateway.playing(CHANGE, DONE)
     desk = Desk(spec, neighbour, gateway=gateway, clock=neighbour)
-    outcome = run_attempt(spec, neighbour, desk=desk)
+    outcome = ended(run_attempt(spec, neighbour, desk=desk))
     assert (outcome.end, len(gateway.requests)) == (EndReason.COMPLETED, 2)
     assert neighbour.slept == [1.0, 2.0, 4.0]
 
@@ -582,7 +582,7 @@ def test_a_run_does_not_wait_for_held_money_for_ever() -> None:
     spec = make_spec(files=FILES, payers=payers)
     neighbour = Neighbour(spec, pauses=0)
     desk = Desk(spec, neighbour, gateway=ScriptedGateway.playing(CHANGE, DONE), clock=neighbour)
-    outcome = run_attempt(spec, neighbour, desk=desk)
+    outcome = ended(run_attempt(spec, neighbour, desk=desk))
     assert (outcome.end, outcome.note) == (EndReason.CHANGE_BUDGET, HELD)
     assert 300 <= sum(neighbour.slept) <= 320
     assert len(neighbour.slept) < 70, "no polling storm"

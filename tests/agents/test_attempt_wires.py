@@ -15,7 +15,7 @@ from providers.fake.server import FakeServer
 from providers.messages import Thinking, ThinkingMode
 from providers.scenarios import read_entries
 from routing.words import EndReason
-from tests.factories.agents import NOON, Onlooker, make_spec
+from tests.factories.agents import NOON, Onlooker, ended, make_spec
 from tests.factories.providers import make_connector
 from tests.factories.tenants import make_project
 
@@ -71,7 +71,7 @@ def test_an_attempt_goes_through_over_a_real_wire(
     )
     files = {"greet.py": b"print('hello')\n"}
     spec = make_spec(project, files=files, model=model, thinking=thinking, calls_max=4)
-    outcome = run_attempt(spec, Onlooker())
+    outcome = ended(run_attempt(spec, Onlooker()))
     assert (outcome.end, outcome.note) == (EndReason.COMPLETED, "")
     assert outcome.published is not None
     assert outcome.cost > ZERO

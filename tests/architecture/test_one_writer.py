@@ -9,7 +9,10 @@ from tests.architecture.sources import calls, code
 # The files that may write a column called `state`, by app, and why there.
 WRITERS = {
     "tasks": {"tasks/transitions.py": "the mover of Change, Task, TaskRun and Candidate"},
-    "agents": {"agents/metered.py": "the metered door closes the call that it opened"},
+    "agents": {
+        "agents/metered.py": "the metered door closes the call that it opened",
+        "agents/continuation.py": "the mover of continuations and approvals",
+    },
     "webhooks": {"webhooks/deliveries.py": "the mover of deliveries"},
     "budgets": {
         "budgets/ledger/sqlite.py": "the twin of the ledger's functions in PostgreSQL",

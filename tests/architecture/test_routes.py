@@ -15,6 +15,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 
 from tenants.models import Organization, Role
 from tenants.scope import TenantModel
+from tests.factories.agents import make_approval
 from tests.factories.budgets import make_hold, make_payers
 from tests.factories.providers import make_connector
 from tests.factories.tasks import make_candidate, make_changeset, make_import, make_preflight, make_run
@@ -123,6 +124,9 @@ def foreign(db: None) -> Foreign:
         "call_id": make_hold(make_payers(organization, project_id=project.pk)).reservation_id,
         "import_id": make_import(project).pk,
         "preflight_id": make_preflight(project).pk,
+        "approval_id": make_approval(
+            organization, project_id=project.pk, change_id=task.change.pk, task_id=task.pk, run_id=run.pk
+        ).pk,
         "webhook_id": endpoint.pk,
         "delivery_id": make_delivery(endpoint).pk,
         "hook_id": make_hook(project, author=owner).pk,

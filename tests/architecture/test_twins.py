@@ -33,6 +33,8 @@ TWINS = {
     "organizations/<uuid:organization_id>/unknown": ("ledger_release",),
     "tasks/<uuid:task_id>/reopen": ("tasks_reopen",),
     "tasks/<uuid:task_id>/send-back": ("tasks_send_back",),
+    "approvals/<uuid:approval_id>/decide": ("approvals_decide",),
+    "approvals/<uuid:approval_id>/reconcile": ("approvals_reconcile",),
     "runs/<uuid:run_id>/stop": ("runs_stop",),
     "candidates/<uuid:candidate_id>/promote": ("candidates_promote",),
     "organizations/new": ("organizations_create",),

@@ -11,8 +11,8 @@ from uuid import uuid4
 
 from agents.clock import Clock
 from agents.context.packet import ContextFacts, CriterionFact, Item, Place
-from agents.models import CallState, IndexedFile, ModelCall, ToolCall, TreeIndex
-from agents.spec import AttemptSpec, Payers, RunCaps, SourceTree
+from agents.models import Approval, CallState, Continuation, IndexedFile, ModelCall, ToolCall, TreeIndex
+from agents.spec import AttemptSpec, Outcome, Paused, Payers, RunCaps, SourceTree
 from agents.workspace.git import store_for
 from agents.workspace.trees import commit_files
 from budgets.meters import MeterKind, ensure_meters, payer_meters
@@ -20,7 +20,7 @@ from budgets.models import Meter
 from budgets.money import Usd
 from providers.messages import ModelRequest, Thinking, UserMessage
 from routing.words import TaskKind, Tier
-from tenants.models import Project
+from tenants.models import Organization, Project
 from tests.factories.tenants import make_project, make_user
 
 NOON = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
@@ -63,6 +63,12 @@ class Onlooker:
 
     def seconds_left(self) -> float:
         return self.left
+
+
+def ended(outcome: Outcome | Paused) -> Outcome:
+    """The end of an attempt that did not pause."""
+    assert isinstance(outcome, Outcome), outcome
+    return outcome
 
 
 def make_payers(
@@ -143,6 +149,31 @@ def make_tool_call(model_call: ModelCall | None = None, /, **over: Any) -> ToolC
         "ended_at": NOON,
     }
     row: ToolCall = ToolCall.objects.create(**{**columns, **over})
+    return row
+
+
+def make_approval(organization: Organization, **over: Any) -> Approval:
+    """One that waits, of a paused attempt: give project_id, change_id, task_id and run_id of rows that there are."""
+    ids = {name: over.pop(name, None) or uuid4() for name in ("project_id", "change_id", "task_id", "run_id")}
+    record = Continuation.objects.create(
+        organization=organization,
+        snapshot_key="context/none.json",
+        budget_ms=900_000,
+        remaining_ms=880_000,
+        paused_at=NOON,
+        patch_key=over.pop("patch_key", ""),
+        **ids,
+    )
+    columns = {
+        "revision": 1,
+        "argv": ["make", "release"],
+        "why": "It must be released.",
+        "payload_hash": "a" * 64,
+        "asked_at": NOON,
+    }
+    row: Approval = Approval.objects.create(
+        organization=organization, continuation=record, **{**columns, **over}
+    )
     return row
 
 

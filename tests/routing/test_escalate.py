@@ -21,7 +21,7 @@ from routing.escalate import (
     next_attempt,
 )
 from routing.tiers import ATTEMPTS_PER_TIER_MAX
-from routing.words import BUDGET, TRANSPORT, EndReason, Tier
+from routing.words import BUDGET, NOT_COUNTED, TRANSPORT, EndReason, Tier
 
 OFF, ON = Policy(allow_opus=False), Policy(allow_opus=True)
 TIERS = {"h": Tier.HAIKU, "s": Tier.SONNET, "o": Tier.OPUS}
@@ -103,7 +103,7 @@ def test_a_providers_own_limit_stops_under_the_monthly_name() -> None:
     assert stop == Stop("monthly_budget", "budget_refused")
 
 
-UNCOUNTED = BUDGET | {EndReason.WORKER_LOST}
+UNCOUNTED = BUDGET | NOT_COUNTED
 FAILURES = [end for end in EndReason if end not in (EndReason.COMPLETED, EndReason.CANCELLED)]
 policies = st.builds(Policy, st.booleans())
 histories = st.lists(
@@ -138,7 +138,7 @@ def test_two_transport_failures_in_a_row_always_fail(
     before: list[PastAttempt], tier: Tier, policy: Policy
 ) -> None:
     """Row 188, after any history."""
-    transport = [PastAttempt(tier, end) for end in sorted(TRANSPORT - {EndReason.WORKER_LOST})[:2]]
+    transport = [PastAttempt(tier, end) for end in sorted(TRANSPORT - NOT_COUNTED)[:2]]
     assert next_attempt([*before, *transport], policy) == Fail("second_transport_failure")
 
 
@@ -151,3 +151,18 @@ def test_every_verdict_is_explained_and_an_escalation_goes_up(
     if isinstance(verdict, Escalate):
         assert verdict.tier > verdict.from_tier
         assert verdict.tier is not Tier.OPUS or policy.allow_opus
+
+
+@pytest.mark.parametrize("end", sorted(NOT_COUNTED))
+def test_what_is_our_own_doing_starts_again_at_the_same_tier_and_is_named(end: EndReason) -> None:
+    """Rows 230, 231: a pause that could not go on is no failure of the agent."""
+    history = [PastAttempt(Tier.SONNET, EndReason.FAILED_BY_AGENT), PastAttempt(Tier.SONNET, end)]
+    assert next_attempt(history, Policy(allow_opus=True)) == Retry(Tier.SONNET, end.value)
+    assert attempt_to_start(history, Policy(allow_opus=True)) == Retry(Tier.SONNET, "first_failure")
+
+
+def test_rejected_pauses_never_fail_a_task_but_lost_claims_do() -> None:
+    rejected = [PastAttempt(Tier.HAIKU, EndReason.RESUME_REJECTED)] * 9
+    assert next_attempt(rejected, Policy(allow_opus=True)) == Retry(Tier.HAIKU, "resume_rejected")
+    lost = [PastAttempt(Tier.HAIKU, EndReason.ACTIVE_BUDGET_EXHAUSTED)] * 5
+    assert next_attempt(lost, Policy(allow_opus=True)) == Fail("worker_lost_repeatedly")

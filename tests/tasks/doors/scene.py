@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from django.db import transaction
 from django.urls import reverse
 from django.utils import timezone
 
 from agents import archive
+from agents.models import Approval
 from budgets.keys import MeterKind
 from budgets.limits import set_limit
 from budgets.money import Usd
@@ -20,14 +22,17 @@ from config.management.commands.demo import WANTED
 from routing.words import EndReason
 from tasks.attempts.run import run_task
 from tasks.changes import submit_change
+from tasks.dependents import settle_dependents
 from tasks.dispatch import due_tasks
 from tasks.fence import due_changes
 from tasks.models import Change, Check, Task
 from tasks.promotion import promote
 from tasks.states import CandidateState, ChangeState, TaskState
+from tasks.stops import DECIDED_ON
+from tasks.transitions import locked_change
 from tasks.work import work_on
 from tenants.models import Role, User
-from tests.factories.agents import make_model_call, make_tool_call
+from tests.factories.agents import make_approval, make_model_call, make_tool_call
 from tests.factories.budgets import make_hold, make_payers
 from tests.factories.tasks import (
     make_candidate,
@@ -46,6 +51,7 @@ from tests.factories.webhooks import make_attempt, make_delivery, make_endpoint,
 from tests.tasks.doors.conftest import Team
 
 ROUNDS_MAX = 400
+_PATCH = b"diff --git a/x.py b/x.py\n--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-old = 1\n+new = 2\n"
 HOSTILE = (
     "Rename “fi\u202eexe.txt” <script>alert(1)</script> \u200bnow \x1b[31mred\x1b[0m and averylongword"
     + "x" * 80
@@ -268,8 +274,20 @@ def outside_pages(team: Team) -> Sequence[tuple[str, str]]:
         by=team.owner,
         tries=2,
     )
+    waits = _approval(team, "approval_needed", why=HOSTILE, argv=["make", "release", HOSTILE[:90]])
+    doubted = _approval(
+        team,
+        "effect_uncertain",
+        state="approved",
+        decided_at=now,
+        decided_by=team.admin,
+        reason=HOSTILE,
+        effect_began_at=now,
+    )
     webhooks = f"/organizations/{of}/webhooks"
     return [
+        ("approval", f"/approvals/{waits.pk}"),
+        ("approval-in-doubt", f"/approvals/{doubted.pk}"),
         ("webhooks", webhooks),
         ("webhook", f"{webhooks}/{endpoint.pk}"),
         ("webhook-failed-ones", f"{webhooks}/{endpoint.pk}?state=failed"),
@@ -287,6 +305,31 @@ def outside_pages(team: Team) -> Sequence[tuple[str, str]]:
         ("change-choose", "/changes/new"),
         ("projects-archived", "/projects?archived=1"),
     ]
+
+
+def _approval(team: Team, limit: str, **more: Any) -> Approval:
+    """A Change that waits for a word about one command of its only Task."""
+    change = make_change(team.project, title="Release it", author=team.member)
+    task = make_task(change, state=TaskState.BLOCKED, stop_limit=limit, title=HOSTILE[:90])
+    if limit == "approval_needed":
+        run = make_run(task, state="paused", ended_at=None)
+    else:
+        run = make_failed_run(task, EndReason.ACTIVE_BUDGET_EXHAUSTED)
+    row = make_approval(
+        team.organization,
+        project_id=team.project.pk,
+        change_id=change.pk,
+        task_id=task.pk,
+        run_id=run.pk,
+        patch_key=archive.put("patches/scene.patch", _PATCH),
+        **more,
+    )
+    detail = {"at": timezone.now().isoformat(), "limit": limit, "refusals": [], "approval": str(row.pk)}
+    ways = {"ways_out": [{"act": DECIDED_ON[limit], "role": "admin"}], "argv": row.argv}
+    Task.objects.filter(pk=task.pk).update(stop_detail=detail | ways)
+    with transaction.atomic():
+        settle_dependents(locked_change(change.pk), now=timezone.now())
+    return row
 
 
 def _limits(team: Team) -> None:

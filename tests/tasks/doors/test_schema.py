@@ -26,6 +26,7 @@ from schemathesis.specs.openapi.checks import (
 from agents import archive
 from config.rest import ClientRate
 from tenants.models import Role, Scope
+from tests.factories.agents import make_approval
 from tests.factories.budgets import make_hold, make_payers
 from tests.factories.providers import make_connector
 from tests.factories.tasks import (
@@ -185,6 +186,14 @@ def some_of_everything(transactional_db: None) -> tuple[dict[str, str], dict[str
         "connector_id": make_connector(organization),
         "import_id": make_import(project),
         "preflight_id": make_preflight(project),
+        "approval_id": make_approval(
+            organization,
+            project_id=project.pk,
+            change_id=change.pk,
+            task_id=task.pk,
+            run_id=run.pk,
+            patch_key=patch,
+        ),
         "webhook_id": endpoint,
         "hook_id": make_hook(project, author=other),
         "delivery_id": make_delivery(endpoint),
