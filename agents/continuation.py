@@ -18,19 +18,23 @@ from uuid import UUID
 from django.db import transaction
 
 from agents import archive
+from agents.clock import wait
 from agents.desk import Desk
-from agents.errors import GitError, NeedsApproval, SnapshotError, StopRun
+from agents.errors import GitError, NeedsApproval, SandboxLimit, SnapshotError, StopRun
 from agents.models import Approval, ApprovalState, Continuation, ContinuationState, Reconciliation
 from agents.prompts import AGENT
 from agents.snapshot import Snapshot, decode, encode
 from agents.spec import AttemptSpec, Paused
 from agents.tools.toolbox import specs_of, tools_for
-from agents.workspace.checkout import KEPT_REFS
+from agents.workspace.checkout import KEPT_REFS, Workspace
 from agents.workspace.git import store_for
 from routing.active_time import Claimed, Exhausted, claim, given_back
 from routing.words import EndReason
 from tenants.models import User
 
+# Other attempts of the Change hold its sandboxes: each ends within its own time.
+SANDBOX_ASK_SECONDS = 2.0
+SANDBOX_WAIT_SECONDS_MAX = 300.0
 DECLINED = "A person declined this command; it was not run."
 # What an approval binds beside its own id (row 228), and what a person sends back with the decision.
 BOUND = ("record", "revision", "payload_hash")
@@ -78,7 +82,7 @@ def pause(desk: Desk, asking: NeedsApproval) -> Paused:
         patch_key=patch,
         calls=desk.tab.calls,
         reads=desk.bench.reads,
-        tool_log_key=desk.log.store(),
+        tool_log_key=desk.log.store(pauses=True),
         noted=desk.noted,
     )
 
@@ -260,7 +264,7 @@ def go_on(desk: Desk, approval: Approval, snapshot: Snapshot) -> None:
     record = approval.continuation
     desk.bring_back(snapshot)
     if record.tree_commit and desk.bench.workspace is not None:
-        desk.bench.workspace.bring_back(record.tree_commit, snapshot.written)
+        _bring_back(desk, desk.bench.workspace, record.tree_commit, snapshot.written)
     if approval.state == ApprovalState.APPROVED:
         _run_approved(desk, approval)
     else:
@@ -331,6 +335,26 @@ def digest(data: Any) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
+def _bring_back(desk: Desk, workspace: Workspace, commit: str, written: tuple[str, ...]) -> None:
+    """The files of the pause; a sandbox that is not free yet is waited for, on this attempt's own time (row 56)."""
+    waited = 0.0
+    while True:
+        try:
+            workspace.bring_back(commit, written)
+        except SandboxLimit as full:
+            if waited >= SANDBOX_WAIT_SECONDS_MAX:
+                raise StopRun(EndReason.RESUME_REJECTED, str(full)) from full
+        except GitError as lost:
+            raise StopRun(
+                EndReason.RESUME_REJECTED, f"the files cannot be brought back: {lost}"[:500]
+            ) from lost
+        else:
+            return
+        wait(SANDBOX_ASK_SECONDS, supervisor=desk.supervisor, clock=desk.clock)
+        waited += SANDBOX_ASK_SECONDS
+        desk.supervisor.beat()
+
+
 def _run_approved(desk: Desk, approval: Approval) -> None:
     """Begun is written before, ended after: a worker that dies in between leaves an effect that nobody knows."""
     fresh = Approval.objects.filter(pk=approval.pk, effect_began_at__isnull=True)
@@ -372,7 +396,7 @@ def _forget_later(record: Continuation) -> None:
         with suppress(OSError):
             archive.remove(key)
         if kept:
-            with suppress(GitError):
+            with suppress(OSError, GitError):
                 store_for(project_id).drop_ref(KEPT_REFS, ref)
 
     transaction.on_commit(forget)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from uuid import UUID
 
 from agents import archive
 from agents.models import ToolCall as ToolCallRow
@@ -72,11 +73,12 @@ class RunLog:
             ended_at=ended_at,
         )
 
-    def store(self) -> str:
-        """Puts the log into the object store; the key of it."""
+    def store(self, *, pauses: bool = False) -> str:
+        """Puts the log into the object store; the key of it. `pauses`: the rows still show it, as they will go on."""
         content = json.dumps([asdict(used) for used in self.used], indent=1).encode()
         key = archive.put(f"{self.spec.archive_prefix}/tools-{self.spec.run_id}.json", content)
-        ToolCallRow.objects.filter(run_id=self.spec.run_id).update(arguments="", answer="")
+        if not pauses:
+            empty_rows(self.spec.run_id)
         return key
 
     def for_the_next_attempt(self, end: str, note: str) -> str:
@@ -92,6 +94,11 @@ class RunLog:
             room -= len(text)
             shown.append(text)
         return storable(head + "".join(reversed(shown)))
+
+
+def empty_rows(run_id: UUID) -> None:
+    """The whole log of an ended run is stored: its rows need not show it any more."""
+    ToolCallRow.objects.filter(run_id=run_id).update(arguments="", answer="")
 
 
 def storable(text: str) -> str:

@@ -98,7 +98,8 @@ def decide(
     write_receipt(
         "approval", word, change=change, task=task, run=asked.run, reasons=[word], detail=detail, now=now
     )
-    record(f"approval.{word}", change=change, task=task, run=asked.run, data=detail, now=now)
+    told = {"approval": str(asked.approval.pk), "by": str(by.pk)}
+    record(f"approval.{word}", change=change, task=task, run=asked.run, data=told, now=now)
     audit.note(
         change.organization,
         by,
@@ -141,9 +142,8 @@ def reconcile(asked: Asked, *, took_effect: bool, by: User, reason: str, now: da
         detail=detail,
         now=now,
     )
-    record(
-        "approval.reconciled", change=change, task=task, run=asked.run, data={**detail, "was": word}, now=now
-    )
+    told = {"approval": str(asked.approval.pk), "by": str(by.pk), "was": word}
+    record("approval.reconciled", change=change, task=task, run=asked.run, data=told, now=now)
     audit.note(
         change.organization,
         by,

@@ -10,6 +10,7 @@ from typing import Any
 from django.db import transaction
 
 from agents import continuation
+from agents.runlog import empty_rows
 from routing.words import EndReason, failure_class
 from tasks.errors import LostRace
 from tasks.models import Change, Task, TaskRun
@@ -34,6 +35,7 @@ def end_paused(run: TaskRun, to: RunState, *, end: EndReason, note: str = "", no
     }
     move_run(run, to, because=end, now=now, also=also)
     continuation.close(run.pk, now=now)
+    empty_rows(run.pk)
 
 
 def withdraw_pauses(change: Change, *, now: datetime) -> int:

@@ -12,6 +12,7 @@ from agents.clock import Clock
 from agents.continuation import claim_time
 from agents.errors import SnapshotError, StopRun
 from agents.models import Approval, Continuation
+from agents.runlog import empty_rows
 from agents.snapshot import Snapshot
 from agents.spec import AttemptSpec, Outcome, Paused, RunCaps
 from routing.active_time import Claimed, Exhausted
@@ -78,9 +79,11 @@ def pause(run: TaskRun, spec: AttemptSpec, paused: Paused, *, now: datetime) -> 
         paused, spec, bound, budget_ms=ACTIVE_BUDGET_MS, started_at=run.started_at, now=now
     )
     release_claims(run)  # nobody works meanwhile: others are not warned of it (rows 220 to 223)
-    data = {"approval": str(approval.pk), "argv": list(paused.argv)}
+    # Events go to endpoints: the command itself is the agent's words, and stays behind the wall.
+    data = {"approval": str(approval.pk)}
     record("approval.asked", change=change, task=task, run=run, data=data, now=now)
-    stop_task(task, APPROVAL_NEEDED, reason=APPROVAL_NEEDED, run=run, more=data, now=now)
+    more = {**data, "argv": list(paused.argv)}
+    stop_task(task, APPROVAL_NEEDED, reason=APPROVAL_NEEDED, run=run, more=more, now=now)
     for noted in paused.noted:
         tell_noted(noted, change=change, task=task, run=run, now=now)
     wake_next(change, now=now)
@@ -92,15 +95,16 @@ def resume(task: Task, run: TaskRun, *, clock: Clock) -> Resumed | None:
 
     Raises `LostRace` when somebody else has the Task by now.
     """
-    now = clock.now()
+    now, log_key = clock.now(), run.tool_log_key
     verdict = _claim(task, run, now=now)
     found = _exhausted() if isinstance(verdict, Exhausted) else _checked(task, run, now=now)
     if isinstance(found, Resumed):
         take_claims(run, task.resources, now=now)
         return found
     # What the pause had counted stays on its row.
-    counted = replace(found, calls=run.calls, reads=run.reads, tool_log_key=run.tool_log_key)
+    counted = replace(found, calls=run.calls, reads=run.reads, tool_log_key=log_key)
     finish(run, counted, now=now)
+    empty_rows(run.pk)
     return None
 
 
@@ -137,6 +141,7 @@ def _claim(task: Task, run: TaskRun, *, now: datetime) -> Claimed | Exhausted:
         "owner": owner,
         "fence": run.fence + 1,
         "lease_until": lease_from(now),
+        "tool_log_key": "",  # its rows show the log again, until the whole is stored
         "active_from": now - timedelta(milliseconds=left.budget_ms - left.remaining_ms),
     }
     move_run(run, RunState.RUNNING, because="resumed", now=now, also=also)

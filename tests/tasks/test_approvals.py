@@ -8,10 +8,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.test import Client
 
 from agents import archive, continuation
 from agents.continuation import Mismatch
+from agents.errors import SandboxLimit
 from agents.models import Approval, ApprovalState, Continuation, ContinuationState, ModelCall, ToolCall
+from agents.workspace.checkout import Workspace
 from agents.workspace.git import store_for
 from budgets.keys import MeterKind
 from budgets.models import Reservation, ReservationState
@@ -167,6 +170,79 @@ def test_an_attempt_pauses_is_approved_and_goes_on_in_the_same_loop(
     with pytest.raises(archive.NotStored):
         archive.get(record.snapshot_key)
     assert store.find(f"refs/continuations/{run.pk}-1") is None
+
+
+def test_the_log_is_shown_at_every_moment(world: World, admin: User, task: Task, client: Client) -> None:
+    """While it waits, when it goes on, and after its end; also of an attempt that ended while it waited."""
+    run = TaskRun.objects.get()
+    client.force_login(admin)
+    address = f"/runs/{run.pk}"
+    assert "notes.txt" in client.get(address).content.decode()
+    say(world, admin)
+    die_before_the_first_beat(world, task)
+    page = client.get(address).content.decode()
+    assert "running" in page
+    assert "notes.txt" in page
+    world.clock.pass_by(400)
+    watch_runs(world.clock.now())
+    assert "notes.txt" in client.get(address).content.decode()
+
+
+def test_a_pause_that_ended_keeps_its_whole_log_and_empties_its_rows(
+    world: World, admin: User, task: Task
+) -> None:
+    cancel_change(world.fresh_change, by=admin, now=world.clock.now())
+    run = TaskRun.objects.get()
+    assert [each["tool"] for each in json.loads(archive.get(run.tool_log_key))] == [
+        "write_file",
+        "write_file",
+        "read_file",
+    ]
+    assert set(ToolCall.objects.filter(run_id=run.pk).values_list("arguments", "answer")) == {("", "")}
+
+
+def test_a_sandbox_that_is_not_free_is_waited_for(
+    world: World, admin: User, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row 56: the place of another attempt of the Change becomes free; the pause is not lost for it."""
+    say(world, admin)
+    bring_back, tries = Workspace.bring_back, []
+
+    def full_at_first(self: Workspace, *arguments: Any) -> None:
+        tries.append(world.clock.now())
+        if len(tries) < 4:
+            raise SandboxLimit(4)
+        bring_back(self, *arguments)
+
+    monkeypatch.setattr(Workspace, "bring_back", full_at_first)
+    world.run_once(task)
+    assert ends(task) == ["haiku completed"]
+    assert [(each - tries[0]).total_seconds() for each in tries] == [0, 2, 4, 6]
+
+
+@pytest.mark.parametrize("lost", ["tree", "places"])
+def test_files_that_do_not_come_back_end_it_by_name(
+    world: World, admin: User, task: Task, lost: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows 230, 233: never an empty workspace in place of the one that was."""
+    say(world, admin)
+    if lost == "tree":
+        Continuation.objects.update(tree_commit="1" * 40)
+        record = Continuation.objects.get()
+        approval = Approval.objects.get()
+        Approval.objects.update(payload_hash=continuation.payload_hash(approval, record))
+    else:
+
+        def full(*_: Any) -> None:
+            raise SandboxLimit(4)
+
+        monkeypatch.setattr(Workspace, "bring_back", full)
+    world.run_once(task)
+    run = TaskRun.objects.get(attempt=1)
+    assert run.end_reason == "resume_rejected"
+    words = {"tree": "the files cannot be brought back", "places": "sandbox_limit"}
+    assert words[lost] in run.note
+    assert not ToolCall.objects.filter(name="run_command").exists()
 
 
 def test_a_declined_command_is_answered_with_the_reason(world: World, admin: User, task: Task) -> None:

@@ -130,7 +130,7 @@ def test_the_same_decision_again_answers_the_same_and_another_is_a_conflict(
     keyed = [{**headers, "Idempotency-Key": key} for key in ("one", "one", "two")]
     answers = [post(client, approval, "decide", bound(approval), each) for each in (*keyed, headers)]
     assert [each.status_code for each in answers] == [200] * 4
-    assert len({each.content for each in answers}) == 1
+    assert all(each.json() == answers[0].json() for each in answers)
     other = post(client, approval, "decide", bound(approval, approve=False), headers)
     assert (other.status_code, other.json()["field"]) == (409, "state")
     assert AuditEntry.objects.filter(action="approval.approved").count() == 1
