@@ -41,6 +41,7 @@ from tests.factories.tasks import (
     make_criterion,
     make_event,
     make_failed_run,
+    make_import,
     make_preflight,
     make_receipt,
     make_run,
@@ -284,6 +285,18 @@ def outside_pages(team: Team) -> Sequence[tuple[str, str]]:
         reason=HOSTILE,
         effect_began_at=now,
     )
+    empty = make_project(team.organization, name="Empty")
+    make_import(
+        empty,
+        state="failed",
+        source="https://git.example.org/a.git",
+        code="not_found",
+        problem=f"The server knows no such repository. {HOSTILE}",
+        remedy="Look at the address.",
+        started_at=now,
+        ended_at=now,
+        by=team.owner,
+    )
     webhooks = f"/organizations/{of}/webhooks"
     return [
         ("approval", f"/approvals/{waits.pk}"),
@@ -298,6 +311,8 @@ def outside_pages(team: Team) -> Sequence[tuple[str, str]]:
         ("hooks", f"/projects/{project}/hooks"),
         ("hook", f"/projects/{project}/hooks/{hook.pk}"),
         ("hook-github-off", f"/projects/{project}/hooks/{github.pk}"),
+        ("repository", f"/projects/{project}/repository"),
+        ("repository-failed", f"/projects/{empty.pk}/repository"),
         ("preflights", f"/projects/{project}/preflights"),
         ("preflight-passed", f"/preflights/{passed.pk}"),
         ("preflight-failed", f"/preflights/{broken.pk}"),

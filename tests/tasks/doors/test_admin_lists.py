@@ -34,6 +34,7 @@ from tests.factories.tasks import (
     make_claim,
     make_criterion,
     make_event,
+    make_import,
     make_preflight,
     make_receipt,
     make_run,
@@ -83,6 +84,7 @@ def make_one_of_each() -> None:
     make_receipt(change, task=task, run=run)
     make_trunk(project)
     make_preflight(project, by=change.author)
+    make_import(project, by=change.author, sealed_password=SECRET)
     Reopening.objects.create(task=task, key="k", by=change.author, stop_limit="replan", at=now)
     payers = make_payers(organization, project_id=project.pk, user_id=change.author_id, change_id=change.pk)
     make_hold(payers)
