@@ -16,7 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from agents.models import WorkerHost
+from agents.models import Reconciliation, WorkerHost
 from budgets.models import Invocation, LedgerVerdict, LimitChange, Meter, ModelTask, ThresholdCrossing
 from budgets.money import Usd
 from tasks.admin import ROWS_AT_ONCE_MAX
@@ -24,7 +24,13 @@ from tasks.models import Change, Check, Reopening
 from tasks.states import ChangeState
 from tenants.audit import note
 from tenants.models import AuditEntry, IdempotencyRecord, User
-from tests.factories.agents import make_indexed_file, make_model_call, make_tool_call, make_tree_index
+from tests.factories.agents import (
+    make_approval,
+    make_indexed_file,
+    make_model_call,
+    make_tool_call,
+    make_tree_index,
+)
 from tests.factories.budgets import limit, make_hold, make_payers
 from tests.factories.providers import make_connector
 from tests.factories.tasks import (
@@ -93,6 +99,17 @@ def make_one_of_each() -> None:
     )
     make_tool_call(run_id=run.pk, organization_id=organization.pk, position=1, model_call=1)
     make_indexed_file(make_tree_index(project))
+    approval = make_approval(
+        organization, project_id=project.pk, change_id=change.pk, task_id=task.pk, run_id=run.pk
+    )
+    Reconciliation.objects.create(
+        organization=organization,
+        approval=approval,
+        took_effect=True,
+        by=change.author,
+        reason="seen",
+        at=now,
+    )
     limit(payers[1], Usd(5_000_000))
     meter = Meter.objects.filter(organization=organization).first()
     assert meter is not None
