@@ -2,6 +2,8 @@
 
 from django.db import migrations, models
 
+from tenants.columns import AddColumn
+
 
 class Migration(migrations.Migration):
     dependencies = [
@@ -9,7 +11,7 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
-        migrations.AddField(
+        AddColumn(
             model_name="project",
             name="publish_rules",
             field=models.JSONField(blank=True, default=dict),
