@@ -7,7 +7,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agents.workspace import grammars_native, grammars_node, grammars_python
 from agents.workspace.grammar import INTEGER, WORD, Allowed, CommandContext, CommandRefused, path
@@ -88,13 +88,15 @@ def asks_first(
 ) -> tuple[str, ...] | None:
     """The checked argv of an allowed command that an owner lets wait for a person's yes; None for any other.
 
-    A pattern that ends with `...` covers whatever follows. Both what was written and what would be run is compared.
+    A pattern that ends with `...` covers whatever follows. Both what was written and what would be run is compared,
+    and a pattern also as the grammars rewrite it: `./tests/a.py` is `tests/a.py`.
     """
     verdict = read_command(command, context)
     if isinstance(verdict, Refusal):
         return None
+    wanted = [*patterns, *(_as_run(pattern, context) for pattern in exact_patterns(patterns))]
     both = (_split(command), verdict.argv)
-    return verdict.argv if any(_covers(pattern, argv) for pattern in patterns for argv in both) else None
+    return verdict.argv if any(_covers(pattern, argv) for pattern in wanted for argv in both) else None
 
 
 def exact_patterns(patterns: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
@@ -205,6 +207,12 @@ def _match(argv: Sequence[str], pattern: Sequence[str]) -> tuple[str, ...] | Non
         else:
             out.append(argument)
     return tuple(out)
+
+
+def _as_run(pattern: tuple[str, ...], context: CommandContext) -> tuple[str, ...]:
+    """What the grammars make of a pattern; itself where they do not know it."""
+    verdict = read_command(pattern, replace(context, extra=()))
+    return verdict.argv if isinstance(verdict, Allowed) else pattern
 
 
 def _covers(pattern: Sequence[str], argv: Sequence[str]) -> bool:

@@ -4,11 +4,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from agents.workspace.allowlist import (
     FORMS,
     Refusal,
+    asks_first,
+    exact_patterns,
     read_command,
     scripts_of,
     targets_of,
@@ -223,3 +227,55 @@ def test_a_broken_package_json_has_no_scripts(text: bytes | None) -> None:
 def test_an_owners_pattern_is_a_list_of_plain_words(pattern: object) -> None:
     assert why_bad_pattern(pattern)
     assert why_bad_pattern(["npm", "run", "e2e", "{path}"]) is None
+
+
+WAITING = (
+    ("make", "test"),
+    ("pytest", "tests/e2e.py"),
+    ("tool", "{word}", "7"),
+    ("go", "..."),
+    ("kubectl", "..."),
+)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "make test",
+        ["make", "test"],
+        " make   'test' ",
+        "pytest tests/e2e.py",
+        "pytest ./tests/e2e.py",
+        "pytest tests//./e2e.py",
+        "tool release 7",
+        "go test ./...",
+        "go vet ./...",
+    ],
+)
+def test_a_command_that_waits_for_a_yes_is_known_in_every_spelling(command: str | list[str]) -> None:
+    """Row 228: what is asked about is what would be run. Also where no pattern allows it by itself."""
+    for context in (CONTEXT, replace(CONTEXT, extra=(*CONTEXT.extra, *exact_patterns(WAITING)))):
+        verdict = read_command(command, context)
+        assert isinstance(verdict, Allowed)
+        assert asks_first(command, context, WAITING) == verdict.argv
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "make lint",
+        "make test lint",
+        "pytest tests",
+        "tool release 8",
+        "git status",
+        "kubectl apply",  # only held back where it is allowed: and it is not
+        "make test; make lint",
+        "",
+    ],
+)
+def test_other_commands_and_refused_ones_wait_for_nobody(command: str) -> None:
+    assert asks_first(command, CONTEXT, WAITING) is None
+
+
+def test_only_a_pattern_of_one_command_allows_something_new() -> None:
+    assert exact_patterns(WAITING) == WAITING[:3]
