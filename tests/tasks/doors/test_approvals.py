@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from django.db import connections
 from django.test import Client
 
 from agents import archive
+from agents.continuation import Mismatch
 from agents.models import Approval, ApprovalState
+from tasks.approvals import approval_for, decide
 from tasks.models import Task, TaskRun
 from tasks.states import RunState, TaskState
 from tenants.models import AuditEntry, Project, Role, Scope
@@ -222,3 +226,34 @@ def test_commands_that_need_a_yes_are_an_owners_setting(client: Client, project:
         assert answer.json()["field"].startswith("approval_commands")
     client.force_login(make_member(project.organization, Role.OWNER))
     assert "kubectl ..." in client.get(f"/projects/{project.pk}").content.decode()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_many_who_decide_at_once_one_does(project: Project, approval: Approval) -> None:
+    """Row 229: those who say the same hear of it, the others get a conflict."""
+    people = [make_member(project.organization, Role.ADMIN) for _ in range(6)]
+    gate = threading.Barrier(len(people))
+    said: list[tuple[bool, object]] = []
+
+    def say(number: int) -> None:
+        asked, yes = approval_for(people[number], approval.pk), number % 2 == 0
+        gate.wait()
+        try:
+            done: object = decide(
+                asked, approves=yes, bound=bound(approval), by=people[number], reason="so", now=NOON
+            )
+        except Mismatch as late:
+            done = late.field
+        finally:
+            connections.close_all()
+        said.append((yes, done))
+
+    threads = [threading.Thread(target=say, args=(number,)) for number in range(len(people))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (winner,) = [yes for yes, done in said if done is True]
+    assert {done for yes, done in said if yes == winner} == {True, False}
+    assert {done for yes, done in said if yes != winner} == {"state"}
+    assert AuditEntry.objects.filter(action__startswith="approval.").count() == 1
