@@ -197,7 +197,7 @@ def _named(said: str) -> tuple[str, dict[str, str]]:
 
 def _line(entry: dict[str, Any]) -> str:
     models = []
-    for ours, named in entry["models"].items():
+    for ours, named in sorted(entry["models"].items()):  # whatever order the database keeps
         more = "".join(f" {word} {named[word]}" for word in ("thinking", "effort") if named.get(word))
         models.append(f"{ours} = {named['model']}{more}")
     return f"{entry['connector']}: {', '.join(models)}" if models else str(entry["connector"])

@@ -168,7 +168,9 @@ def test_on_the_page_it_is_a_line_each(main: Connector, admin: User) -> None:
     client = Client()
     client.force_login(admin)
     path = reverse("connector", args=[main.organization_id, main.pk])
-    line = "spare: " + ", ".join(f"{ours} = {named['model']} thinking off" for ours, named in OFF.items())
+    line = "spare: " + ", ".join(
+        f"{ours} = {named['model']} thinking off" for ours, named in sorted(OFF.items())
+    )
     form = {"headers": "", "config": "", "base_url": ""}
     client.post(path, {**form, "fallback": line, "max_retries": "1", "retry_transport": "on"})
     main.refresh_from_db()
@@ -196,7 +198,9 @@ def test_an_operator_sets_it_in_the_admin(main: Connector) -> None:
     assert "Stand-ins of main" in client.post(path, act).content.decode()
     wrong = client.post(path, {**act, "save": "Save", "fallback": "elsewhere"}).content.decode()
     assert "no connector named" in wrong
-    line = "spare: " + ", ".join(f"{ours} = {named['model']} thinking off" for ours, named in OFF.items())
+    line = "spare: " + ", ".join(
+        f"{ours} = {named['model']} thinking off" for ours, named in sorted(OFF.items())
+    )
     client.post(path, {**act, "save": "Save", "fallback": line, "max_retries": "1", "retry_transport": "on"})
     main.refresh_from_db()
     assert main.fallback == PLAN

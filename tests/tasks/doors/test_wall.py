@@ -12,8 +12,11 @@ from uuid import UUID, uuid4
 import pytest
 from django.test import Client
 
+from agents import archive
+from agents.models import Approval
 from tasks.models import Candidate, Change, ChangeSet, Preflight, ProjectImport, Task, TaskRun
 from tenants.models import Project, Role, User
+from tests.factories.agents import make_approval
 from tests.factories.budgets import make_hold, make_payers
 from tests.factories.tasks import (
     make_candidate,
@@ -43,6 +46,7 @@ class House:
     call: int
     preflight: Preflight
     project_import: ProjectImport
+    approval: Approval
     member: User
     viewer: User
     admin: User
@@ -58,6 +62,7 @@ class House:
             candidate=self.candidate.pk,
             call=self.call,
             preflight=self.preflight.pk,
+            approval=self.approval.pk,
             **{"import": self.project_import.pk},
         )
 
@@ -80,6 +85,14 @@ def house() -> House:
         call=make_hold(make_payers(organization, project_id=project.pk)).reservation_id,
         preflight=make_preflight(project),
         project_import=make_import(project),
+        approval=make_approval(
+            organization,
+            project_id=project.pk,
+            change_id=change.pk,
+            task_id=task.pk,
+            run_id=run.pk,
+            patch_key=archive.put("patches/approval.patch", b"diff --git a/x b/x\n"),
+        ),
         member=make_member(organization, Role.MEMBER),
         viewer=make_member(organization, Role.VIEWER),
         admin=make_member(organization, Role.ADMIN),
@@ -137,6 +150,10 @@ READS = [
     "/api/v1/imports/{import}",
     "/projects/{project}/repository",
     "/projects/{project}/repository/card",
+    "/api/v1/changes/{change}/approvals",
+    "/api/v1/approvals/{approval}",
+    "/api/v1/approvals/{approval}/patch",
+    "/approvals/{approval}",
 ]
 NAMES = (
     "organization",
@@ -148,6 +165,7 @@ NAMES = (
     "candidate",
     "preflight",
     "import",
+    "approval",
 )
 # What moves something, with the lowest role that may try.
 WRITES = [
@@ -189,6 +207,10 @@ WRITES = [
     ("/projects/{project}/repository", Role.ADMIN),
     ("/projects/{project}/repository/bundle", Role.ADMIN),
     ("/imports/{import}/cancel", Role.ADMIN),
+    ("/api/v1/approvals/{approval}/decide", Role.ADMIN),
+    ("/api/v1/approvals/{approval}/reconcile", Role.ADMIN),
+    ("/approvals/{approval}/decide", Role.ADMIN),
+    ("/approvals/{approval}/reconcile", Role.ADMIN),
 ]
 Open = Callable[[Client, str], int]
 
