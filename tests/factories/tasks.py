@@ -30,6 +30,8 @@ _numbers = count(1)
 
 NOW = datetime(2026, 11, 30, 10, 0, tzinfo=UTC)
 COMMIT = "0" * 39 + "1"
+# Far above what `submit_change` counts to in a test, so that both may make Changes of one organization.
+NUMBERS_FROM = 1_000_000
 
 
 def make_change(project: Project | None = None, **more: Any) -> Change:
@@ -39,7 +41,7 @@ def make_change(project: Project | None = None, **more: Any) -> Change:
     fields = {
         "project": project,
         "organization": project.organization,
-        "number": number,
+        "number": NUMBERS_FROM + number,
         "title": f"Change {number}",
         "goal": "Say hello.",
         "state": ChangeState.RUNNING,
