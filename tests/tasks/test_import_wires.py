@@ -28,7 +28,7 @@ from tests.tasks.git_servers import Authority, HttpsGit, Sshd, https_git, make_k
 from tests.tasks.repositories import FILES
 from tests.tasks.test_import import make_source, run
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 PASSWORD = "a-secret/of: ana@example%20"
 
