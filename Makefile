@@ -36,9 +36,10 @@ test: prepare-dev
 test-slow: prepare-dev
 	$(PY) -m pytest -n $(TEST_PROCESSES) --slow -m slow -r fEs $(PYTEST_ARGS)
 
+# The browser's journeys are in the suite above: they look at pages, whatever the database.
 test-services: prepare-dev
 	TEST_DATABASE_URL=$(TEST_DATABASE_URL) TEST_REDIS_URL=$(TEST_REDIS_URL) \
-	$(PY) -m pytest -n $(TEST_PROCESSES) --dist loadscope --slow -r fEs $(PYTEST_ARGS)
+	$(PY) -m pytest -n $(TEST_PROCESSES) --dist loadscope --slow -m 'not chromium' -r fEs $(PYTEST_ARGS)
 
 check: prepare-dev
 	$(PY) -m ruff format --check --quiet .
