@@ -1,8 +1,8 @@
 # Everything a newcomer needs: `make run` and `make test`. Python 3.11, git and make are enough.
 
 PY := .venv/bin/python
-# One process per processor, at most four: the tests start sandboxes and git of their own.
-TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1); [ $$n -gt 4 ] && n=4; echo $$n)
+# One process more than processors, since tests also wait; at most four: they start sandboxes and git of their own.
+TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1); n=$$((n + 1)); [ $$n -gt 4 ] && n=4; echo $$n)
 # Where `make test-services` finds PostgreSQL and Redis. The database of the tests is made and dropped.
 TEST_DATABASE_URL ?= postgresql://postgres@127.0.0.1:5432/remit
 TEST_REDIS_URL ?= redis://127.0.0.1:6379/15
