@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -16,6 +17,7 @@ from budgets.models import Reservation, ReservationState
 from budgets.money import Usd
 from providers.fake.play import Play
 from providers.fake.server import FakeServer
+from providers.messages import Usage
 from providers.models import Connector
 from tenants.models import Organization, Role, User
 from tests.factories.providers import make_connector
@@ -75,6 +77,52 @@ def test_an_answer_comes_with_its_tokens_and_its_exact_cost(
     assert (data["cost"], held.purpose, held.project_id) == ("0.000093", "connector_test", None)
     assert len(fake.seen) == 1
     assert ModelCall.objects.get().request_id == data["request_id"] == "req_fake"
+
+
+SONNET = {"models": {"claude-haiku-5-5": {"model": "claude-sonnet-5-5", "thinking": "adaptive"}}}
+HAIKU_CACHED = Usage(input_uncached=20_000, cache_read=70_000, output=1_000)
+
+
+@pytest.mark.parametrize(
+    ("wire", "config", "usage", "cost", "tokens"),
+    [
+        (
+            "anthropic",
+            SONNET,
+            Usage(input_uncached=5_000, cache_read=30_000, cache_write_5m=4_000, output=1_200),
+            "0.035000",
+            (39_000, 1_200),
+        ),
+        ("anthropic", {}, replace(HAIKU_CACHED, cache_write_5m=10_000), "0.004450", (100_000, 1_000)),
+        ("anthropic", {}, replace(HAIKU_CACHED, cache_write_5m=11_000), "0.022875", (101_000, 1_000)),
+        ("google", {}, Usage(input_uncached=900, output=270, reasoning=60), "0.000945", (900, 270)),
+    ],
+    ids=["12a", "12b_100000", "12b_101000", "12c"],
+)
+@pytest.mark.parametrize("stream", [False, True], ids=["buffered", "stream"])
+def test_the_worked_examples_of_prices_come_out_of_the_door(
+    organization: Organization,
+    admin: User,
+    fake: FakeServer,
+    wire: str,
+    config: dict[str, object],
+    usage: Usage,
+    cost: str,
+    tokens: tuple[int, int],
+    stream: bool,
+) -> None:
+    """Worked examples 12a, 12b and 12c; rows 130, 132, 135: from the wire's own counts to the ledger."""
+    row = make_connector(
+        organization, kind=wire, base_url=fake.url(wire), key=KEY, config={**config, "stream": stream}
+    )
+    fake.push(Play(usage=usage))
+    data = signed_in(admin).post(rest(row)).json()
+    assert (data["cost"], data["input_tokens"], data["output_tokens"]) == (cost, *tokens)
+    held = Reservation.objects.get()
+    assert (held.state, held.cost) == (ReservationState.SETTLED, Usd.dollars(cost))
+    if wire == "google":  # 12c: thoughts are output, and both public figures can still be told apart
+        assert held.usage is not None
+        assert (held.usage["output"] - held.usage["reasoning"], held.usage["reasoning"]) == (210, 60)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,11 +18,15 @@ from agents.spec import Noted, Payers
 from agents.tab import Tab
 from budgets.keys import MeterKind
 from budgets.meters import ensure_meters, meter_key
+from budgets.model_task_views import snapshot
+from budgets.model_tasks import Admitted, CallPlan, TaskLimits, admit, open_task, settle_attempt
 from budgets.models import Meter, Reservation
 from budgets.money import ZERO, Usd
+from providers.errors import ProviderError
 from providers.fake.play import Play
 from providers.fake.server import FakeServer
-from providers.messages import Thinking, ThinkingMode, Usage
+from providers.fallback import FallbackGateway, Happening, Target
+from providers.messages import ModelReply, ModelRequest, Thinking, ThinkingMode, Usage
 from providers.models import Connector
 from providers.scenarios import read_step
 from routing.words import EndReason
@@ -116,6 +121,42 @@ def test_each_try_has_a_hold_of_its_own_paid_by_the_account_that_is_asked(
     first = payers.meters[0]
     assert Meter.objects.get(name=first.name).spent_usd == Usd(240)
     assert [call.connector for call in ModelCall.objects.order_by("pk")] == ["main"] * 3 + ["spare"]
+
+
+def test_one_question_is_four_calls_of_a_model_task_and_three_of_them_stay_charged(
+    fake: FakeServer, project: Project
+) -> None:
+    """Worked example 10a (rows 116, 154): ModelTask calls 4, unknownChargeAttempts 3, one logical request."""
+    fake.push(*status(503, 503, 503), ANSWER)
+    task = open_task(project.organization_id, TaskLimits(calls_max=4), now=NOON)
+    assert task is not None
+    tried: list[str] = []
+
+    def counted(target: Target, request: ModelRequest, *, seconds_max: float) -> ModelReply:
+        plan = CallPlan(model=request.model, input_capacity=100_000, output_tokens_max=256)
+        tried.append(f"{target.connector}:{len(tried)}")
+        admitted = admit(task, plan, key=tried[-1], purpose="test", phase="generation", now=NOON, logical="q")
+        assert isinstance(admitted, Admitted)
+        try:
+            reply = target.gateway.send(request, seconds_max=seconds_max)
+        except ProviderError as error:
+            settle_attempt(admitted.invocation_id, usage=error.usage, http_status=error.status, now=NOON)
+            raise
+        settle_attempt(admitted.invocation_id, usage=reply.usage, now=NOON)
+        return reply
+
+    line = gateway_for(make_payers(project))
+    assert isinstance(line, FallbackGateway)
+    told: list[Happening] = []
+    request = make_request(model="claude-haiku-5-5", thinking=Thinking(ThinkingMode.ADAPTIVE, "low"))
+    replace(line, attempt=counted, tell=told.append, sleep=lambda _: None).send(request, seconds_max=100)
+    view = snapshot(task)
+    assert (view.totals.calls, view.totals.unknown_charge_attempts) == (4, 3)
+    assert [one.http_status for one in view.invocations] == [503, 503, 503, None]
+    assert len({one.logical for one in view.invocations}) == 1
+    assert view.totals.unknown_usage_invocations == 0
+    assert len(fake.seen) == len(tried) == 4
+    assert Counter(type(event).__name__ for event in told) == {"Retried": 2, "FellBack": 1}
 
 
 def test_two_that_stand_in_for_each_other_are_asked_in_one_line(fake: FakeServer, project: Project) -> None:
