@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from budgets.errors import LedgerError
 from budgets.keys import MeterKind
+from budgets.limits import Limit
 from tasks.changes import cancel_change
 from tasks.errors import TaskError
 from tasks.models import (
@@ -39,6 +40,7 @@ from tasks.raises import preview_raise, raise_budget
 from tasks.windows import reopen_task
 from tenants.admin import ReadOnly, chosen_few
 from tenants.errors import TenantError
+from tenants.forms import attempt
 from tenants.models import User
 
 if TYPE_CHECKING:
@@ -118,15 +120,13 @@ class Changes(Acts):
         form = RaiseForm(request.POST if sent else None, initial={"key": f"admin-{uuid4()}"})
         preview = ""
         if form.is_valid():
-            try:
-                kind = MeterKind(form.cleaned_data["meter"])
+            kind = MeterKind(form.cleaned_data["meter"])
+            previews = attempt(form, lambda: _previews(chosen, kind, form.limit(kind)))
+            if previews is not None and "raise" in request.POST:
                 to = form.limit(kind)
-                preview = "; ".join(_preview(change, kind, to) for change in chosen)
-                if "raise" in request.POST:
-                    self.each(request, chosen, lambda change: _raise(request, change, kind, to, form))
-                    return None
-            except TenantError as refused:
-                form.add_error(None, str(refused))
+                self.each(request, chosen, lambda change: _raise(request, change, kind, to, form))
+                return None
+            preview = "; ".join(previews or ())
         title = f"Raise a budget of {len(chosen)} change{'' if len(chosen) == 1 else 's'}"
         return self.ask(request, chosen, form=form, title=title, verb="raise", preview=preview)
 
@@ -297,13 +297,17 @@ class ProjectImports(ReadOnly):
     exclude = ("sealed_password",)
 
 
-def _preview(change: Change, kind: MeterKind, to: Any) -> str:
+def _previews(changes: Iterable[Change], kind: MeterKind, to: Limit) -> list[str]:
+    return [_preview(change, kind, to) for change in changes]
+
+
+def _preview(change: Change, kind: MeterKind, to: Limit) -> str:
     found = preview_raise(change, kind, to, now=timezone.now())
     names = ", ".join(task.key for task in found.reopens) or "nothing"
     return f"{change.key}: reopens {names}" if found.is_raise else f"{change.key}: no raise"
 
 
-def _raise(request: HttpRequest, change: Change, kind: MeterKind, to: Any, form: RaiseForm) -> str:
+def _raise(request: HttpRequest, change: Change, kind: MeterKind, to: Limit, form: RaiseForm) -> str:
     raised = raise_budget(
         change=change,
         kind=kind,
