@@ -9,7 +9,7 @@ from celery import shared_task
 from django.utils import timezone
 
 from budgets.audit import audit_ledger
-from budgets.limits import return_expired
+from budgets.limits import return_expired, set_clocks
 from budgets.meters import follow_defaults
 from budgets.model_tasks import abandon_old
 from budgets.reservations import reap, thresholds
@@ -25,6 +25,7 @@ SWEEP: tuple[Callable[[datetime], object], ...] = (
     reap,
     abandon_old,
     return_expired,
+    set_clocks,
     follow_defaults,
     _note_missed_crossings,
 )
@@ -34,12 +35,19 @@ SWEEP: tuple[Callable[[datetime], object], ...] = (
 def sweep() -> None:
     """Lapsed holds become unknown; expired raises return; changed settings hold; missed thresholds are written.
 
+    Raises that end before the next sweeps get a job for that moment.
     One broken step keeps none of the others from its work.
     """
     now = timezone.now()
     for step in SWEEP:
         with apart(step.__name__):
             step(now)
+
+
+@shared_task(name="budgets.return_limits", acks_late=True, ignore_result=True)
+def return_limits() -> None:
+    """It is the end of a limit for a time."""
+    return_expired(timezone.now())
 
 
 @shared_task(name="budgets.audit", acks_late=True, ignore_result=True)

@@ -29,6 +29,7 @@ from budgets.limit_input import (
 from budgets.meters import ensure_meters, meter_key, read_meters
 from budgets.models import LimitChange, LimitRule, Meter
 from budgets.money import Usd
+from budgets.wake import AHEAD_SECONDS_MAX, is_soon, wake_at
 from tenants.apart import apart
 from tenants.audit import note
 from tenants.models import Organization, User
@@ -41,10 +42,12 @@ __all__ = [
     "limit_of",
     "read_limit",
     "return_expired",
+    "set_clocks",
     "set_limit",
 ]
 
 RETURNED_PER_SWEEP_MAX = 200
+ENDS_PER_SWEEP_MAX = 200
 _COLUMN = {Unit.USD: "limit_usd", Unit.TOKENS: "limit_tokens", Unit.CALLS: "limit_calls"}
 
 
@@ -137,6 +140,24 @@ def return_expired(now: datetime) -> int:
         with apart("return_limit", change=str(change.pk)):
             returned += _return_one(change, now)
     return returned
+
+
+def set_clocks(now: datetime) -> int:
+    """Have each limit for a time that ends soon returned at its very end, not by the sweep after it; how many ends.
+
+    Asked by each sweep, so that no message waits in a broker for days.
+    """
+    soon = LimitChange.objects.filter(
+        expires_at__gt=now,
+        expires_at__lte=now + timedelta(seconds=AHEAD_SECONDS_MAX),
+        returned_by__isnull=True,
+    )
+    ends = list(
+        soon.order_by("expires_at").values_list("expires_at", flat=True).distinct()[:ENDS_PER_SWEEP_MAX]
+    )
+    for ends_at in ends:
+        wake_at(ends_at)
+    return len(ends)
 
 
 def _return_one(change: LimitChange, now: datetime) -> bool:
@@ -253,6 +274,8 @@ def _write(
     )
     if rule.organization is not None:
         _note(change, rule.organization)
+    if expires_at is not None and is_soon(expires_at, now=now):
+        wake_at(expires_at)
     return change
 
 
