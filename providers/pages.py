@@ -19,6 +19,7 @@ from providers.saving import connector_of, save_connector, switch_connector
 from providers.stand_ins import standing_in_for
 from tenants.access import organization_for, require_role
 from tenants.forms import attempt
+from tenants.idempotency import once
 from tenants.models import Organization, Role
 from tenants.pages.people import person_of
 
@@ -35,7 +36,7 @@ def connectors(request: HttpRequest, organization_id: UUID) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         made = attempt(form, lambda: _make(organization, form, request))
         if made is not None:
-            messages.success(request, f"Connector {made.name} is there.")
+            messages.success(request, f"Connector {made} is there.")
             return redirect("connectors", organization.pk)
     rows = Connector.objects.of_organization(organization.pk).order_by("name")
     return _page(request, "providers/connectors.html", organization, form=form, connectors=rows)
@@ -86,8 +87,15 @@ def connector_switch(request: HttpRequest, organization_id: UUID, connector_id: 
     return redirect("connector", organization.pk, known.pk)
 
 
-def _make(organization: Organization, form: NewConnectorForm, request: HttpRequest) -> Connector:
-    return save_connector(organization, **form.wanted(), new=True, by=person_of(request))
+def _make(organization: Organization, form: NewConnectorForm, request: HttpRequest) -> str:
+    """Its name."""
+    person = person_of(request)
+    return once(
+        person,
+        request.POST,
+        where=request.path,
+        act=lambda: str(save_connector(organization, **form.wanted(), new=True, by=person).name),
+    )
 
 
 def _page(request: HttpRequest, template: str, organization: Organization, **facts: Any) -> HttpResponse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import json
@@ -11,6 +12,7 @@ from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Any, ClassVar, cast
 
+from cryptography.fernet import Fernet, InvalidToken
 from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.http import QueryDict
@@ -27,6 +29,10 @@ KEY_HEADER = "Idempotency-Key"
 REPLAYED_HEADER = "Idempotency-Replayed"
 KEY_CHARACTERS_MAX = 200
 KEPT_HOURS = 24
+# The hidden field in which a page's form carries its one-time key; the tag `form_key` writes it.
+FORM_KEY = "form_key"
+# For so long the same page, sent again, shows once more what it made: a second click, a reload.
+SHOWN_AGAIN_SECONDS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,15 @@ class Replay:
 
     status: int
     body: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a form made, and the secret that its answer shows; "" where it is too late to show it again."""
+
+    id: str
+    secret: str
+    again: bool  # the form had come before
 
 
 def claim(user: User, key: str, fingerprint: str, *, now: datetime) -> Claimed | Replay:
@@ -64,23 +79,57 @@ def claim(user: User, key: str, fingerprint: str, *, now: datetime) -> Claimed |
 def once(user: User, sent: QueryDict, *, where: str, act: Callable[[], str]) -> str:
     """What a form makes, made once: `act` returns its id, and the same form sent again gets that id again.
 
-    `sent["key"]` is the page's; a form that was changed before it came again is another one. The key's row is
+    `sent[FORM_KEY]` is the page's; a form that was changed before it came again is another one. The key's row is
     written in the transaction of the act: whoever comes second waits for the first, and a refusal keeps nothing.
     """
-    if not sent.get("key"):
-        return act()
+    made, _ = _once(user, sent, where=where, act=act)
+    return str(made)
+
+
+def once_shown(user: User, sent: QueryDict, *, where: str, act: Callable[[], tuple[str, str]]) -> Shown:
+    """The same for a form whose answer shows a secret: `act` returns the id of what it made, and the secret.
+
+    Of two clicks a browser shows the second answer, so that one must have it, too. What is kept of the secret
+    for that opens only with the page's key, which is kept nowhere, and only for `SHOWN_AGAIN_SECONDS`.
+    """
+    box = _box_of(sent.get(FORM_KEY, ""))
+
+    def sealed() -> list[str]:
+        made, secret = act()
+        return [made, box.encrypt(secret.encode()).decode()]
+
+    (made, kept), again = _once(user, sent, where=where, act=sealed)
+    return Shown(made, _opened(box, kept), again=again)
+
+
+def _once(user: User, sent: QueryDict, *, where: str, act: Callable[[], Any]) -> tuple[Any, bool]:
+    """What `act` returned, now or when the same form came first, and whether it had come before."""
+    if not sent.get(FORM_KEY):
+        return act(), False
     said = sorted((name, sent.getlist(name)) for name in sent if name != "csrfmiddlewaretoken")
     digest = hashlib.sha256(json.dumps([where, said]).encode()).hexdigest()
     with transaction.atomic():
         try:
             found = claim(user, f"page {digest}", digest, now=timezone.now())
         except RequestInProgress:  # gone between two looks: the first one was refused
-            return act()
+            return act(), False
         if isinstance(found, Replay):
-            return str(found.body)
+            return found.body, True
         made = act()
         finish(found, status=HTTPStatus.CREATED, body=made)
-    return made
+    return made, False
+
+
+def _box_of(key: str) -> Fernet:
+    digest = hmac.new(settings.SECRET_KEY.encode(), f"form {key}".encode(), hashlib.sha256).digest()
+    return Fernet(base64.urlsafe_b64encode(digest))
+
+
+def _opened(box: Fernet, kept: str) -> str:
+    try:
+        return box.decrypt(kept, ttl=SHOWN_AGAIN_SECONDS).decode()
+    except InvalidToken:
+        return ""
 
 
 def finish(claimed: Claimed, *, status: int, body: Any) -> None:

@@ -19,6 +19,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from tenants.access import organization_for, project_for, require_role
 from tenants.errors import InvalidInput
 from tenants.forms import attempt
+from tenants.idempotency import Shown, once, once_shown
 from tenants.models import Organization, Project, Role
 from tenants.pages.people import person_of
 from webhooks import endpoints as services
@@ -42,14 +43,9 @@ def webhooks(request: HttpRequest, organization_id: UUID) -> HttpResponse:
     form = EndpointForm(request.POST or None)
     fresh: dict[str, Any] = {}
     if request.method == "POST" and form.is_valid():
-        made = attempt(
-            form,
-            lambda: services.make_endpoint(
-                organization, form.wanted(), by=person_of(request), now=timezone.now()
-            ),
-        )
+        made = attempt(form, lambda: _made_endpoint(request, organization, form))
         if made is not None:
-            fresh, form = {"fresh": made[0], "secret": made[1]}, EndpointForm()
+            fresh, form = {"made": made}, EndpointForm()
     rows = Endpoint.objects.of_organization(organization.pk).order_by("pk")
     return _page(request, "webhooks/endpoints.html", organization, form=form, endpoints=rows, **fresh)
 
@@ -83,15 +79,27 @@ def webhook_act(request: HttpRequest, organization_id: UUID, webhook_id: UUID) -
     try:
         match act:
             case "rotate":
-                endpoint, secret = services.rotate_secret(endpoint, by=person, now=now)
-                return _endpoint_page(request, endpoint, secret=secret)
+                made = once_shown(
+                    person,
+                    request.POST,
+                    where=request.path,
+                    act=lambda: (act, services.rotate_secret(endpoint, by=person, now=now)[1]),
+                )
+                return _endpoint_page(
+                    request, services.endpoint_of(endpoint.organization, endpoint.pk), made=made
+                )
             case "remove":
                 services.remove_endpoint(endpoint, by=person)
                 messages.success(request, f"{endpoint} is removed. Nothing is sent there any more.")
                 return redirect("webhooks", organization_id)
             case "test":
-                delivery = services.send_test(endpoint, by=person, now=now)
-                return redirect("webhook-delivery", organization_id, webhook_id, delivery.pk)
+                sent = once(
+                    person,
+                    request.POST,
+                    where=request.path,
+                    act=lambda: str(services.send_test(endpoint, by=person, now=now).pk),
+                )
+                return redirect("webhook-delivery", organization_id, webhook_id, sent)
             case "resend":
                 messages.success(request, _resend_failed(request, endpoint))
             case "enable" | "disable":
@@ -151,13 +159,12 @@ def hooks(request: HttpRequest, project_id: UUID) -> HttpResponse:
     form = NewHookForm(request.POST or None, authors=authors, initial={"author": str(person_of(request).pk)})
     fresh: dict[str, Any] = {}
     if request.method == "POST" and form.is_valid():
-        kind = HookKind(form.cleaned_data["kind"])
-        made = attempt(
-            form,
-            lambda: hook_services.make_hook(project, kind, form.wanted(), by=person_of(request)),
-        )
+        made = attempt(form, lambda: _made_hook(request, project, form))
         if made is not None:
-            fresh = {"fresh": made[0], "secret": made[1], "address": _address(request, made[0])}
+            fresh = {
+                "made": made,
+                "address": _address(request, hook_services.hook_of(project, UUID(made.id))),
+            }
             form = NewHookForm(authors=authors, initial={"author": str(person_of(request).pk)})
     context = {"project": project, "hooks": hook_services.hooks_of(project), "form": form, **fresh}
     return render(request, "webhooks/hooks.html", context)
@@ -191,8 +198,13 @@ def hook_act(request: HttpRequest, project_id: UUID, hook_id: UUID) -> HttpRespo
     person, act = person_of(request), request.POST.get("act", "")
     match act:
         case "rotate":
-            known, secret = hook_services.rotate_hook(known, by=person, now=timezone.now())
-            return _hook_page(request, known, secret=secret)
+            made = once_shown(
+                person,
+                request.POST,
+                where=request.path,
+                act=lambda: (act, hook_services.rotate_hook(known, by=person, now=timezone.now())[1]),
+            )
+            return _hook_page(request, hook_services.hook_of(project, known.pk), made=made)
         case "remove":
             hook_services.remove_hook(known, by=person)
             messages.success(request, f"{known.name} is removed. Its address takes nothing any more.")
@@ -205,13 +217,33 @@ def hook_act(request: HttpRequest, project_id: UUID, hook_id: UUID) -> HttpRespo
     return redirect("hook", project.pk, known.pk)
 
 
+def _made_endpoint(request: HttpRequest, organization: Organization, form: EndpointForm) -> Shown:
+    person = person_of(request)
+
+    def make() -> tuple[str, str]:
+        made, secret = services.make_endpoint(organization, form.wanted(), by=person, now=timezone.now())
+        return str(made.pk), secret
+
+    return once_shown(person, request.POST, where=request.path, act=make)
+
+
+def _made_hook(request: HttpRequest, project: Project, form: NewHookForm) -> Shown:
+    person, kind = person_of(request), HookKind(form.cleaned_data["kind"])
+
+    def make() -> tuple[str, str]:
+        made, secret = hook_services.make_hook(project, kind, form.wanted(), by=person)
+        return str(made.pk), secret
+
+    return once_shown(person, request.POST, where=request.path, act=make)
+
+
 def _endpoint(request: HttpRequest, organization_id: UUID, webhook_id: UUID) -> Endpoint:
     organization = organization_for(request.user, organization_id, at_least=Role.ADMIN)
     return services.endpoint_of(organization, webhook_id)
 
 
 def _endpoint_page(
-    request: HttpRequest, endpoint: Endpoint, *, form: EndpointForm | None = None, secret: str = ""
+    request: HttpRequest, endpoint: Endpoint, *, form: EndpointForm | None = None, made: Shown | None = None
 ) -> HttpResponse:
     """Settings, health and the last deliveries; `state` filters them, `before` is the last id of the page before."""
     state = request.GET.get("state", "")
@@ -222,7 +254,7 @@ def _endpoint_page(
     context = {
         "endpoint": endpoint,
         "form": form or EndpointForm.of(endpoint, None),
-        "secret": secret,
+        "made": made,
         "since": SinceForm(),
         "kinds": KINDS,
         "state": state,
@@ -249,7 +281,7 @@ def _hook(request: HttpRequest, project_id: UUID, hook_id: UUID) -> tuple[Projec
 
 
 def _hook_page(
-    request: HttpRequest, known: IncomingHook, *, form: Any = None, secret: str = ""
+    request: HttpRequest, known: IncomingHook, *, form: Any = None, made: Shown | None = None
 ) -> HttpResponse:
     project = known.project
     authors = hook_services.possible_authors(project)
@@ -257,7 +289,7 @@ def _hook_page(
         "project": project,
         "hook": known,
         "form": form or form_of(known, None, authors=authors),
-        "secret": secret,
+        "made": made,
         "address": _address(request, known),
         "author_gone": known.author_id not in {one.pk for one in authors},
         "received": hook_services.received_by(known)[:RECEIVED_ROWS],

@@ -28,7 +28,7 @@ from tasks.wanted import read_wanted
 from tenants.access import project_for, require_role, role_of
 from tenants.errors import InvalidInput
 from tenants.forms import attempt
-from tenants.idempotency import once
+from tenants.idempotency import FORM_KEY, once
 from tenants.models import Role, User
 
 EVENTS_PER_PAGE = 100
@@ -57,7 +57,7 @@ def change_new(request: HttpRequest, project_id: UUID) -> HttpResponse:
             return redirect("change", made)
     status = 400 if form.is_wrong else 200
     # The key that the page had: sent once more, an unchanged form is the same act.
-    key = request.POST.get("key") or uuid4()
+    key = request.POST.get(FORM_KEY) or uuid4()
     context = {"project": project, "form": form, "key": key, "preflight": newest_ended(project)}
     return render(request, "tasks/change_new.html", context, status=status)
 

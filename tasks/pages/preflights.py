@@ -27,7 +27,8 @@ from tasks.promotion import main_of
 from tasks.states import OPEN_PREFLIGHTS
 from tenants.access import project_for, require_role
 from tenants.forms import attempt
-from tenants.models import Role, User
+from tenants.idempotency import once
+from tenants.models import Project, Role, User
 
 TEXT_CHARACTERS_MAX = 25_000
 
@@ -61,18 +62,9 @@ def preflights(request: HttpRequest, project_id: UUID) -> HttpResponse:
     initial = {"commands": "\n".join(suggested_commands(project)), "prepares": True}
     form = PreflightForm(request.POST or None, initial=initial)
     if request.method == "POST" and form.is_valid():
-        made = attempt(
-            form,
-            lambda: request_preflight(
-                project,
-                form.wanted(),
-                prepares=form.cleaned_data["prepares"],
-                by=cast(User, request.user),
-                now=timezone.now(),
-            ),
-        )
+        made = attempt(form, lambda: _requested(request, project, form))
         if made is not None:
-            return redirect("preflight", made.pk)
+            return redirect("preflight", made)
     context = {
         "project": project,
         "organization": project.organization,
@@ -83,6 +75,17 @@ def preflights(request: HttpRequest, project_id: UUID) -> HttpResponse:
         "is_admin": role >= Role.ADMIN,
     }
     return render(request, "tasks/preflights.html", context, status=400 if form.errors else 200)
+
+
+def _requested(request: HttpRequest, project: Project, form: PreflightForm) -> str:
+    person = cast(User, request.user)
+
+    def ask() -> str:
+        prepares = form.cleaned_data["prepares"]
+        made = request_preflight(project, form.wanted(), prepares=prepares, by=person, now=timezone.now())
+        return str(made.pk)
+
+    return once(person, request.POST, where=request.path, act=ask)
 
 
 @require_GET

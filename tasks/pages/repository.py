@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from io import BytesIO
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from django import forms
@@ -32,7 +33,6 @@ from tasks.imports import (
     request_bundle_import,
     request_import,
 )
-from tasks.models import ProjectImport
 from tasks.pages.live import mark_of, show
 from tasks.states import ImportState
 from tasks.uploads import Upload, bundle_bytes_max
@@ -40,7 +40,10 @@ from tenants.access import project_for, require_role
 from tenants.bodies import large_body
 from tenants.errors import InvalidInput
 from tenants.forms import attempt
+from tenants.idempotency import once
 from tenants.models import Project, Role, User
+
+Made = TypeVar("Made")
 
 
 class AddressForm(forms.Form):
@@ -103,9 +106,19 @@ def repository(request: HttpRequest, project_id: UUID) -> HttpResponse:
     form = AddressForm(request.POST or None, initial={"source": _tried_last(project)})
     if request.method == "POST" and form.is_valid():
         wanted = WantedImport(**form.cleaned_data)
-        if _tried(form, lambda: request_import(project, wanted, by=_person(request), now=timezone.now())):
+        if _tried(form, lambda: _requested(request, project, wanted)):
             return redirect("repository", project.pk)
     return _page(request, project, form, BundleForm())
+
+
+def _requested(request: HttpRequest, project: Project, wanted: WantedImport) -> str:
+    person = _person(request)
+    return once(
+        person,
+        request.POST,
+        where=request.path,
+        act=lambda: str(request_import(project, wanted, by=person, now=timezone.now()).pk),
+    )
 
 
 @require_GET
@@ -201,13 +214,12 @@ def _tried_last(project: Project) -> str:
     return newest.source if newest is not None and failed else ""
 
 
-def _tried(form: forms.Form, act: Any) -> ProjectImport | None:
+def _tried(form: forms.Form, act: Callable[[], Made]) -> Made | None:
     try:
-        made: ProjectImport | None = attempt(form, act)
+        return attempt(form, act)
     except StillOpen as open_one:
         form.add_error(None, str(open_one))
         return None
-    return made
 
 
 def _person(request: HttpRequest) -> User:

@@ -28,6 +28,7 @@ from tenants.access import (
 )
 from tenants.errors import RoleTooLow
 from tenants.forms import InvitationForm, OrganizationForm, RenameForm, RoleForm, TokenForm, attempt
+from tenants.idempotency import Shown, once, once_shown
 from tenants.models import AuditEntry, Invitation, Membership, Organization, Project, Role
 from tenants.pages.people import person_of
 from tenants.pages.subjects import told
@@ -58,10 +59,10 @@ def organization_new(request: HttpRequest) -> HttpResponse:
         raise RoleTooLow("operator")
     form = OrganizationForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
-        made = attempt(form, lambda: services.create_organization(**form.cleaned_data, owner=person))
+        made = attempt(form, lambda: _made_organization(request, form.cleaned_data))
         if made is not None:
-            messages.success(request, f"{made.name} is there, and you own it.")
-            return redirect("organization", made.pk)
+            messages.success(request, f"{form.cleaned_data['name']} is there, and you own it.")
+            return redirect("organization", made)
     return render(request, "tenants/organization_new.html", {"form": form})
 
 
@@ -107,12 +108,9 @@ def members(request: HttpRequest, organization_id: UUID) -> HttpResponse:
     fresh: dict[str, Any] = {}
     if request.method == "POST" and form.is_valid():
         email, role = form.cleaned_data["email"], Role(form.cleaned_data["role"])
-        made = attempt(
-            form,
-            lambda: invitations.invite(organization, email, role, by=person_of(request), now=timezone.now()),
-        )
+        made = attempt(form, lambda: _invited(request, organization, email, role))
         if made is not None:
-            fresh = _sent(request, *made)
+            fresh = _sent(request, organization, made)
             form = InvitationForm(up_to=require_role(request.user, organization.pk, Role.VIEWER))
     return _members_page(request, organization, form=form, **fresh)
 
@@ -161,9 +159,14 @@ def invitation_act(request: HttpRequest, organization_id: UUID, invitation_id: U
         invitations.revoke(invitation, by=person, now=now)
         messages.success(request, f"The invitation of {invitation.email} is over.")
         return redirect("organization-members", organization.pk)
-    plain = invitations.renew(invitation, by=person, now=now)
+    renewed = once_shown(
+        person,
+        request.POST,
+        where=request.path,
+        act=lambda: (str(invitation.pk), invitations.renew(invitation, by=person, now=now)),
+    )
     form = InvitationForm(up_to=require_role(request.user, organization.pk, Role.ADMIN))
-    return _members_page(request, organization, form=form, **_sent(request, invitation, plain))
+    return _members_page(request, organization, form=form, **_sent(request, organization, renewed))
 
 
 @never_cache
@@ -174,25 +177,13 @@ def tokens(request: HttpRequest, organization_id: UUID) -> HttpResponse:
     person = person_of(request)
     organization = organization_for(person, organization_id, at_least=Role.VIEWER)
     form = TokenForm(request.POST or None)
-    plain = ""
+    made = None
     if request.method == "POST" and form.is_valid():
-        days, now = form.cleaned_data.pop("days"), timezone.now()
-        made = attempt(
-            form,
-            lambda: services.issue_token(
-                person,
-                organization,
-                **form.cleaned_data,
-                by=person,
-                expires_at=now + timedelta(days=days) if days else None,
-                now=now,
-            ),
-        )
-        if made is not None:
-            plain, form = made[1], TokenForm()
+        made = attempt(form, lambda: _issued(request, organization, form.cleaned_data))
+        form = form if made is None else TokenForm()
     rows = tokens_for(person, organization).order_by("revoked_at", "-created_at")
     return _page(
-        request, "tenants/tokens.html", organization, tab="tokens", form=form, plain=plain, tokens=rows,
+        request, "tenants/tokens.html", organization, tab="tokens", form=form, made=made, tokens=rows,
         now=timezone.now(),
     )  # fmt: skip
 
@@ -278,6 +269,49 @@ def _audit(request: HttpRequest, organization: Organization) -> Any:
     )
 
 
-def _sent(request: HttpRequest, invitation: Invitation, plain: str) -> dict[str, Any]:
-    link = request.build_absolute_uri(reverse("invitation-accept", args=[plain]))
-    return {"fresh": invitation, "link": link, "posted": invitations.send(invitation, link)}
+def _made_organization(request: HttpRequest, wanted: dict[str, Any]) -> str:
+    person = person_of(request)
+    return once(
+        person,
+        request.POST,
+        where=request.path,
+        act=lambda: str(services.create_organization(**wanted, owner=person).pk),
+    )
+
+
+def _invited(request: HttpRequest, organization: Organization, email: str, role: Role) -> Shown:
+    person = person_of(request)
+
+    def invite() -> tuple[str, str]:
+        made, plain = invitations.invite(organization, email, role, by=person, now=timezone.now())
+        return str(made.pk), plain
+
+    return once_shown(person, request.POST, where=request.path, act=invite)
+
+
+def _issued(request: HttpRequest, organization: Organization, wanted: dict[str, Any]) -> Shown:
+    person, now, days = person_of(request), timezone.now(), wanted["days"]
+
+    def issue() -> tuple[str, str]:
+        token, plain = services.issue_token(
+            person,
+            organization,
+            name=wanted["name"],
+            scopes=wanted["scopes"],
+            by=person,
+            expires_at=now + timedelta(days=days) if days else None,
+            now=now,
+        )
+        return str(token.pk), plain
+
+    return once_shown(person, request.POST, where=request.path, act=issue)
+
+
+def _sent(request: HttpRequest, organization: Organization, shown: Shown) -> dict[str, Any]:
+    """The letter goes out once; the answer to a second click shows the same link."""
+    invitation = invitation_of(organization, UUID(shown.id))
+    if not shown.secret:
+        return {"fresh": invitation, "again": True}
+    link = request.build_absolute_uri(reverse("invitation-accept", args=[shown.secret]))
+    posted = shown.again or invitations.send(invitation, link)
+    return {"fresh": invitation, "link": link, "posted": posted, "again": shown.again}

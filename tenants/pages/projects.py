@@ -19,6 +19,7 @@ from tenants.access import organization_for, project_for, require_role, roles_of
 from tenants.caps import CAPS, caps_of
 from tenants.errors import RoleTooLow
 from tenants.forms import ProjectForm, SettingsForm, attempt
+from tenants.idempotency import once
 from tenants.models import Organization, Project, Role
 from tenants.pages.people import person_of
 from tenants.projects import change_project
@@ -56,9 +57,9 @@ def project_new(request: HttpRequest) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         wanted = dict(form.cleaned_data)
         organization = organization_for(request.user, UUID(wanted.pop("organization")), at_least=Role.ADMIN)
-        made = attempt(form, lambda: services.create_project(organization, **wanted, by=person_of(request)))
+        made = attempt(form, lambda: _made(request, organization, wanted))
         if made is not None:
-            messages.success(request, f"{made.name} is there. Now bring its repository in.")
+            messages.success(request, f"{wanted['name']} is there. Now bring its repository in.")
             return redirect(_next_page("repository", made))
     return render(request, "tenants/project_new.html", {"form": form})
 
@@ -103,12 +104,22 @@ def project_archive(request: HttpRequest, project_id: UUID) -> HttpResponse:
     return redirect("project", found.pk)
 
 
-def _next_page(name: str, project: Project) -> str:
+def _made(request: HttpRequest, organization: Organization, wanted: dict[str, Any]) -> str:
+    person = person_of(request)
+    return once(
+        person,
+        request.POST,
+        where=request.path,
+        act=lambda: str(services.create_project(organization, **wanted, by=person).pk),
+    )
+
+
+def _next_page(name: str, project_id: str) -> str:
     """The page of a floor above, where there is one."""
     try:
-        return reverse(name, args=[project.pk])
+        return reverse(name, args=[project_id])
     except NoReverseMatch:
-        return reverse("project", args=[project.pk])
+        return reverse("project", args=[project_id])
 
 
 def _where_admin(request: HttpRequest) -> list[tuple[str, str]]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
+from uuid import uuid4
 
 from django import template
 from django.contrib.messages.storage.base import Message
@@ -16,6 +17,7 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from tenants.idempotency import FORM_KEY
 from tenants.models import AuditEntry, Role
 
 register = template.Library()
@@ -83,6 +85,12 @@ def field(bound: BoundField) -> dict[str, Any]:
 def form_errors(form: BaseForm) -> dict[str, Any]:
     """What is wrong with the whole form, above it; a hint when it is about fields only."""
     return {"form": form}
+
+
+@register.simple_tag
+def form_key() -> SafeString:
+    """The one-time key of a form that makes something: pressed twice, it is one act (`tenants.idempotency.once`)."""
+    return format_html('<input type="hidden" name="{}" value="{}">', FORM_KEY, uuid4())
 
 
 @register.simple_tag
