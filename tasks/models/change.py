@@ -65,12 +65,11 @@ class Change(TenantModel):
         indexes = [
             models.Index(fields=["organization", "state", "-number"], name="change_list"),
             models.Index(fields=["organization", "-id"], name="change_newest_first"),
-            # The inbox ranks and counts all that waits, and reads the first few.
+            # The inbox ranks and counts all that waits, in this order, and reads the first few.
             models.Index(
-                fields=["organization"],
-                include=["state", "stop_limit", "updated_at", "id"],
+                fields=["organization", "state", "stop_limit", "updated_at", "id"],
                 condition=Q(state__in=[state.value for state in WAITING_FOR_A_PERSON]),
-                name="change_waits",
+                name="change_waits_in_order",
             ),
         ]
 

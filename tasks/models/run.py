@@ -86,7 +86,15 @@ class TaskRun(TenantModel):
                 name="run_failed_names_its_class",
             ),
         ]
-        indexes = [models.Index(fields=["state", "lease_until"], name="run_overdue")]
+        indexes = [
+            models.Index(fields=["state", "lease_until"], name="run_overdue"),
+            # The inbox shows the first few of what runs, among thousands that do.
+            models.Index(
+                fields=["started_at"], condition=Q(state=RunState.RUNNING.value), name="run_running"
+            ),
+            # What became of each attempt, for whoever adds up its calls: a row with its logs is kilobytes.
+            models.Index(fields=["id"], include=["tier", "state"], name="run_outcome"),
+        ]
 
     @property
     def active_since(self) -> datetime:

@@ -34,7 +34,10 @@ from webhooks.endpoints import switched_off_by_remit
 from webhooks.models import Endpoint
 
 ROWS_OF_A_KIND_MAX = 8  # the rest is a link away
-CHANGES_WATCHED_MAX = 500
+COUNTED_MAX = (
+    100  # of what runs: beyond it the page says "or more", and reads no thousands of rows for a figure
+)
+CHANGES_WATCHED_MAX = 200  # the newest that are alive, for budgets that run out
 LINKS = {
     "approve": "state=budget_blocked&stop=approve",
     "reconcile": "state=budget_blocked&stop=reconcile",
@@ -56,6 +59,7 @@ class Head(Generic[Item]):
 
     rows: Sequence[Item]
     count: int
+    least: bool = False  # there may be more than `count`
 
     @property
     def more(self) -> int:
@@ -165,9 +169,12 @@ def inbox(request: HttpRequest) -> HttpResponse:
 
 
 def _head(rows: QuerySet[Any]) -> Head[Any]:
-    """Counts only what may be more than is shown."""
+    """Counts only what may be more than is shown, and not far beyond that."""
     found = list(rows[:ROWS_OF_A_KIND_MAX])
-    return Head(found, len(found) if len(found) < ROWS_OF_A_KIND_MAX else rows.count())
+    if len(found) < ROWS_OF_A_KIND_MAX:
+        return Head(found, len(found))
+    count = rows.order_by()[: COUNTED_MAX + 1].count()
+    return Head(found, min(count, COUNTED_MAX), least=count > COUNTED_MAX)
 
 
 def _sections(user: reads.Person, visible: QuerySet[Change], roles: Mapping[UUID, int]) -> list[Section]:
@@ -246,7 +253,7 @@ def _warnings(
     live = changes.exclude(state__in=ENDED_CHANGES).order_by("-id")
     watched = {str(key) for key in live.values_list("pk", flat=True)[:CHANGES_WATCHED_MAX]}
     watched -= {str(key) for key in but}
-    crossings = ThresholdCrossing.objects.visible_to(user)
+    crossings = reads.within(ThresholdCrossing.objects.visible_to(user), reads.sole(roles))
     found = [
         each
         for each in open_crossings(crossings, changes=watched, now=timezone.now())

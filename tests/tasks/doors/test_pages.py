@@ -17,7 +17,7 @@ from agents.workspace.git import store_for
 from budgets.money import Usd
 from routing.words import EndReason
 from tasks.models import Change, Check, Task
-from tasks.pages.inbox import ROWS_OF_A_KIND_MAX
+from tasks.pages.inbox import COUNTED_MAX, ROWS_OF_A_KIND_MAX
 from tasks.promotion import settle_trunk
 from tasks.states import CandidateState, ChangeState, RunState, TaskState
 from tenants.models import Organization, Project, Role, User
@@ -149,6 +149,19 @@ def test_the_inbox_shows_the_oldest_of_each_kind_and_a_way_to_all(
     assert {row.change.pk for row in found} == {change.pk for change in made}
 
 
+def test_money_stops_of_several_limits_are_one_kind(client: Client, project: Project) -> None:
+    """D1: the oldest of all of them first, and one count, whichever limit it was."""
+    limits = ("change_budget", "project_budget", "organization_month")
+    for number in range(ROWS_OF_A_KIND_MAX + 2):
+        limit = limits[number % len(limits)]
+        make_change(project, title=f"number {number:02}", state=ChangeState.BUDGET_BLOCKED, stop_limit=limit)
+    page = read(client, "/")
+    at = [page.find(f"number {number:02}") for number in range(ROWS_OF_A_KIND_MAX + 2)]
+    assert at[:-2] == sorted(at[:-2])
+    assert (min(at[:-2]) > 0, at[-2:]) == (True, [-1, -1])
+    assert "Show all 10<" in page
+
+
 def test_the_inbox_counts_what_runs_beyond_what_it_names(client: Client, project: Project) -> None:
     for number in range(ROWS_OF_A_KIND_MAX + 2):
         change = make_change(project, title=f"plans {number}", state=ChangeState.PLANNING)
@@ -156,6 +169,15 @@ def test_the_inbox_counts_what_runs_beyond_what_it_names(client: Client, project
     page = read(client, "/")
     assert "10 attempts and 10 changes at work" in page
     assert "/changes?group=working" in page
+
+
+def test_the_inbox_counts_no_further_than_it_says(client: Client, project: Project) -> None:
+    """Issue 6: thousands at work cost no more than a hundred, and the page says that there may be more."""
+    for number in range(COUNTED_MAX):
+        make_change(project, title=f"plans {number}", state=ChangeState.PLANNING)
+    assert f"0 attempts and {COUNTED_MAX} changes at work" in read(client, "/")
+    make_change(project, title="one more", state=ChangeState.PLANNING)
+    assert f"0 attempts and {COUNTED_MAX} or more changes at work" in read(client, "/")
 
 
 def test_a_stop_says_what_it_needs(client: Client, project: Project, admin: User) -> None:
