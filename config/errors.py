@@ -26,7 +26,14 @@ from budgets.errors import ClosedDifferently, KeyReused
 from providers.errors import ConnectorNotFound
 from tasks.errors import IllegalMove, LostRace, NotStopped, StillOpen
 from tenants.bodies import takes_large_body
-from tenants.errors import InvalidInput, NotVisible, RequestInProgress, RequestKeyReused, RoleTooLow
+from tenants.errors import (
+    FactorUnreadable,
+    InvalidInput,
+    NotVisible,
+    RequestInProgress,
+    RequestKeyReused,
+    RoleTooLow,
+)
 from webhooks.errors import AuthorGone, DeliveryIdReused, NotAccepted
 
 PROBLEM_TYPE = "application/problem+json"
@@ -86,6 +93,7 @@ TABLE: dict[type[Exception], Row] = {
     NotAccepted: Row(401, NotAccepted.code),
     AuthorGone: Row(403, AuthorGone.code),
     DeliveryIdReused: Row(409, DeliveryIdReused.code),
+    FactorUnreadable: Row(409, FactorUnreadable.code, ("remedy",)),
 }
 
 
@@ -98,7 +106,8 @@ def problem_of(error: BaseException) -> Problem | None:
             code = getattr(error, "code", "") or row.code
             members = {name: getattr(error, name) for name in row.members if getattr(error, name, None)}
             detail = getattr(error, "problem", "") or str(error)
-            return Problem(status=row.status, code=code, detail=detail, extra=members)
+            headers = _retry_after(error)
+            return Problem(status=row.status, code=code, detail=detail, extra=members, headers=headers)
     return None
 
 
@@ -158,10 +167,12 @@ def answer(request: HttpRequest, problem: Problem) -> HttpResponse:
         return JsonResponse(
             problem.as_data(), status=problem.status, content_type=PROBLEM_TYPE, headers=dict(problem.headers)
         )
-    context = {"problem": problem}
-    if request.headers.get("HX-Request") == "true":
-        return render(request, "errors/_problem.html", context, status=problem.status)
-    return render(request, "errors/problem.html", context, status=problem.status)
+    fragment = request.headers.get("HX-Request") == "true"
+    template = "errors/_problem.html" if fragment else "errors/problem.html"
+    page = render(request, template, {"problem": problem}, status=problem.status)
+    for name, value in problem.headers.items():
+        page[name] = value
+    return page
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -208,12 +219,16 @@ def _rest_problem(error: Exception) -> Problem | None:
         challenge = getattr(error, "auth_header", None)
         if challenge:
             headers["WWW-Authenticate"] = str(challenge)
-        wait = getattr(error, "wait", None)
-        if wait:
-            headers["Retry-After"] = str(math.ceil(wait))
+        headers |= _retry_after(error)
         code = str(error.get_codes()) if isinstance(error.detail, str) else error.default_code
         return Problem(status=error.status_code, code=code, detail=str(error.detail), headers=headers)
     return None
+
+
+def _retry_after(error: BaseException) -> dict[str, str]:
+    """Where asking again later helps, and the error says when: whole seconds, rounded up."""
+    wait = getattr(error, "wait", None)
+    return {"Retry-After": str(math.ceil(wait))} if wait else {}
 
 
 def _invalid(error: rest.ValidationError) -> Problem:

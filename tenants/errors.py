@@ -5,10 +5,14 @@ TenantError
 ├── RoleTooLow      visible, but the role does not reach (403)
 ├── InvalidInput    a field that cannot be accepted, with the remedy (400)
 ├── RequestKeyReused   an idempotency key came with another request than the first time (409)
-└── RequestInProgress  an idempotency key whose first request has not answered (409)
+├── RequestInProgress  an idempotency key whose first request has not answered (409)
+└── FactorUnreadable   a second factor that none of the deployment's sealing keys opens (409)
 """
 
 from __future__ import annotations
+
+# Requests that cause anything answer within this; sooner than that a repetition is answered the same.
+RETRY_AFTER_SECONDS = 2
 
 
 class TenantError(Exception):
@@ -61,9 +65,22 @@ class RequestInProgress(TenantError):
     """The first request with the key has not answered. Nothing was done this time."""
 
     code = "idempotency_in_progress"
+    wait = RETRY_AFTER_SECONDS
 
     def __init__(self) -> None:
         super().__init__(
             "the first request with this Idempotency-Key has not answered yet; if it never does, "
             "look whether it took effect before you use a new key"
+        )
+
+
+class FactorUnreadable(TenantError):
+    """A stored second factor cannot be opened: its sealing key was rotated away too early. Nobody is let in by it."""
+
+    code = "second_factor_unreadable"
+    remedy = "Ask the operator to put the earlier sealing key back, or to remove this second factor."
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this second factor cannot be checked here: the deployment lacks the key it is sealed with"
         )

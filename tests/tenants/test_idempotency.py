@@ -54,6 +54,7 @@ def test_a_key_that_has_not_answered_yet_is_refused(house: House) -> None:
     answer = _post(house.owner, house)
     assert answer.status_code == 409
     assert answer.json()["code"] == "idempotency_in_progress"
+    assert 1 <= int(answer.headers["Retry-After"]) <= 60, "a client that asks again needs to know when"
 
 
 def test_a_refusal_changed_nothing_and_gives_the_key_back(house: House) -> None:
