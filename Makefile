@@ -7,6 +7,8 @@ TEST_PROCESSES ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1);
 TEST_DATABASE_URL ?= postgresql://postgres@127.0.0.1:5432/remit
 TEST_REDIS_URL ?= redis://127.0.0.1:6379/15
 PYTEST_ARGS ?=
+# Images of Python often forbid it; then each of many processes compiles every module anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help run test test-slow check test-services bench prepare prepare-dev format limits
 

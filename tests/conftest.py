@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import os
 import shutil
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from django.core.cache import cache
 from playwright.sync_api import Browser, sync_playwright
 
 from config.env import Plane
+from tests import database
 from tests.browser import FLAGS
 
 # Marks of tests that need a part which a machine may lack, and why they are then skipped.
@@ -39,6 +42,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     for mark, reason in NEEDS.items():
         config.addinivalue_line("markers", f"{mark}: {reason}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """What collecting makes lives to the end: it is not looked through for garbage, then or at every test."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -71,6 +85,25 @@ def chromium() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=chromium_path(), args=FLAGS)
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="session")
+def django_db_keepdb(request: pytest.FixtureRequest) -> bool:
+    """Kept from what was laid out before; the folder of the tests goes at the end, and the database with it."""
+    return not settings.PLANE.database_url or bool(request.config.getvalue("reuse_db"))
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(
+    request: pytest.FixtureRequest,
+    django_db_blocker: Any,
+    django_db_modify_db_settings_parallel_suffix: None,  # has named the database
+) -> None:
+    """Where pytest-django lets settings be changed: on SQLite a migrated database is laid out in its place."""
+    if not settings.PLANE.database_url and request.config.cache is not None:
+        with django_db_blocker.unblock():
+            folder = request.config.cache.mkdir("database")
+            database.lay_out(folder, Path(settings.DATABASES["default"]["TEST"]["NAME"]))
 
 
 @pytest.fixture(autouse=True, scope="session")

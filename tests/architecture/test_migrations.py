@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
+from pathlib import Path
 
+from django.db.migrations.loader import MigrationLoader
+
+from tests import database
 from tests.architecture.sources import APPS, code
 
 # Column types, and how a column is added, are part of the schema's own words.
@@ -29,3 +34,11 @@ def test_migrations_import_no_application_code() -> None:
 
 def test_migrations_are_named_for_what_they_do() -> None:
     assert [s.path for s in code(migrations=True) if GENERATED.search(s.path.removesuffix(".py"))] == []
+
+
+def test_a_database_laid_out_for_tests_is_made_anew_when_any_migration_changes() -> None:
+    """Else a run would try yesterday's schema; what migrations may import counts as well."""
+    migrations = MigrationLoader(None).disk_migrations.values()
+    files = {Path(sys.modules[type(one).__module__].__file__ or "") for one in migrations}
+    imported = {Path(sys.modules[name].__file__ or "") for name in ALLOWED}
+    assert sorted((files | imported) - set(database.sources())) == []
