@@ -71,6 +71,11 @@ VARIABLES: tuple[tuple[str, str, str], ...] = (
         "`postgresql://user:password@host:5432/name`, perhaps with `?sslmode=require`",
     ),
     ("REMIT_DATABASE_POOL_MAX", "4", "connections of one web process"),
+    (
+        "REMIT_DATABASE_PREPARED",
+        "true",
+        "keep the ledger's two statements prepared; `false` behind a pooler that hands each statement another session",
+    ),
     ("CELERY_DB_REUSE_MAX", "100", "jobs for which a worker keeps its database connection"),
     ("REDIS_URL", "a folder as broker", "`redis://host:6379/0`: broker, cache and rate limits"),
     ("REMIT_WORKER_PROCESSES", "4", "attempts that one worker runs at a time"),
@@ -170,6 +175,7 @@ class Plane:
     behind_proxy: bool = False
     database_url: str = ""
     database_pool_max: int = 4
+    database_prepared: bool = True
     database_reuse_max: int = 100
     redis_url: str = ""
     worker_processes: int = 4
@@ -229,6 +235,7 @@ class Plane:
             behind_proxy=read("REMIT_BEHIND_PROXY", flag, False),
             database_url=read("DATABASE_URL", database_url, ""),
             database_pool_max=read("REMIT_DATABASE_POOL_MAX", whole_number(1, DATABASE_POOL_MAX), 4),
+            database_prepared=read("REMIT_DATABASE_PREPARED", flag, True),
             database_reuse_max=read("CELERY_DB_REUSE_MAX", whole_number(0, 100_000), 100),
             redis_url=read("REDIS_URL", redis_url, ""),
             worker_processes=read("REMIT_WORKER_PROCESSES", whole_number(1, WORKER_PROCESSES_MAX), 4),

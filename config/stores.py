@@ -10,6 +10,8 @@ from config.readers import postgres_options
 
 SQLITE_LOCK_SECONDS_MAX = 20
 POOL_WAIT_SECONDS_MAX = 5
+# A statement is prepared when it has run so often in one session (the driver's own default).
+PREPARED_AFTER_RUNS = 5
 
 
 def database(plane: Plane) -> dict[str, Any]:
@@ -24,7 +26,7 @@ def database(plane: Plane) -> dict[str, Any]:
             "HOST": parts.hostname or "",
             "PORT": str(parts.port or ""),
             "CONN_MAX_AGE": 0,  # a pool and kept connections exclude each other
-            "OPTIONS": {**postgres_options(parts.query), **_pool(plane)},
+            "OPTIONS": {**postgres_options(parts.query), **_prepared(plane), **_pool(plane)},
         }
     return {
         "ENGINE": "django.db.backends.sqlite3",
@@ -73,6 +75,11 @@ def mail(plane: Plane) -> dict[str, Any]:
         "EMAIL_USE_TLS": not whole,
         "EMAIL_TIMEOUT": 10,
     }
+
+
+def _prepared(plane: Plane) -> dict[str, Any]:
+    """Only cursors that bind on the server prepare anything: those of the ledger."""
+    return {"prepare_threshold": PREPARED_AFTER_RUNS if plane.database_prepared else None}
 
 
 def _pool(plane: Plane) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, connections
 
 
 def outside_transactions() -> None:
@@ -10,5 +10,6 @@ def outside_transactions() -> None:
 
     Raises RuntimeError. As with Django's own durable blocks, the one that wraps a test does not count.
     """
-    if any(not getattr(block, "_from_testcase", False) for block in connection.atomic_blocks):
+    blocks = connections[DEFAULT_DB_ALIAS].atomic_blocks
+    if blocks and any(not getattr(block, "_from_testcase", False) for block in blocks):
         raise RuntimeError("the ledger commits by itself: do not call it inside a transaction")

@@ -1,13 +1,21 @@
-"""The ledger on PostgreSQL: one function, one round trip, one commit a step (see docs/budgets.md)."""
+"""The ledger on PostgreSQL: one function, one round trip, one commit a step (see docs/budgets.md).
+
+The two calls go through the driver's own cursor on Django's connection: the server binds their values and keeps them
+prepared, where Django's cursor would write eighteen values into the text of each and have it parsed anew.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
+import psycopg
+import structlog
+from django.db import DEFAULT_DB_ALIAS, connections
+from psycopg import errors
 
 from budgets.decisions import MeterReading
 from budgets.keys import MeterKey, MeterKind
@@ -19,6 +27,8 @@ SELECT result, reservation_id, state, lease_until, lapsed, refusing
   FROM budgets_reserve(%s, %s, %s::text[], %s::bigint, %s::bigint, %s::bigint, %s, %s::integer,
                        %s::uuid, %s::uuid, %s::uuid, %s::uuid, %s::uuid, %s::uuid, %s, %s, %s, %s)
 """
+# The statement is not there, is there already, or is another one with other parameters.
+_LOST_STATEMENT = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement, errors.ProtocolViolation)
 _CLOSE = """
 SELECT result, state, usd, overrun, meters, crossed
   FROM budgets_close(%s::bigint, %s, %s::bigint, %s::bigint, %s::jsonb, %s, %s::jsonb, %s, %s, %s::uuid, %s::integer[])
@@ -33,7 +43,7 @@ def hold(wanted: Wanted, beside: Beside = nothing) -> HoldRow:
         [
             wanted.key,
             wanted.fingerprint,
-            list(wanted.names),
+            _array(wanted.names),
             wanted.usd,
             wanted.tokens,
             wanted.calls,
@@ -79,7 +89,7 @@ def close(closing: Closing, beside: Beside = nothing) -> CloseRow:
             closing.actor,
             closing.reason,
             closing.released_by_id,
-            sorted(closing.thresholds),
+            _array(map(str, sorted(closing.thresholds))),
         ],
     )
     result, state, usd, overrun, meters, crossed = row
@@ -114,10 +124,26 @@ def _write_beside(reservation_id: int, beside: Beside) -> None:
 
 
 def _one(sql: str, params: list[Any]) -> tuple[Any, ...]:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, params)
-        row: tuple[Any, ...] = cursor.fetchone()
+    """The one row of a statement that is its own transaction."""
+    link = connections[DEFAULT_DB_ALIAS]
+    link.ensure_connection()
+    with link.wrap_database_errors:
+        session: psycopg.Connection[tuple[Any, ...]] = link.connection
+        try:
+            row = psycopg.Cursor(session).execute(sql, params).fetchone()
+        except _LOST_STATEMENT:
+            # It never ran. A pooler has given this statement another session than the one it was prepared in.
+            session.prepare_threshold = None
+            structlog.get_logger(__name__).warning("ledger.unprepared", remedy="REMIT_DATABASE_PREPARED=false")
+            row = psycopg.Cursor(session).execute(sql, params).fetchone()
+    assert row is not None, "a function that answers nothing"
     return row
+
+
+def _array(texts: Iterable[str]) -> str:
+    """An array as PostgreSQL reads it."""
+    quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)
+    return "{" + ",".join(f'"{text}"' for text in quoted) + "}"
 
 
 def _reading(meter: dict[str, Any]) -> MeterReading:

@@ -456,3 +456,25 @@ def test_a_report_that_no_request_can_have_keeps_the_worst_case() -> None:
     usage = Usage(input_uncached=2**53, output=2**53)
     closed = settle(held.reservation_id, cost=Usd(2**62), usage=usage, rates=None)
     assert (closed.state, closed.cost, closed.charged) == ("unknown", None, Usd(1_000))
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="nothing is prepared on SQLite")
+def test_a_pooler_that_changes_the_session_stops_no_call() -> None:
+    """Row 143: prepared statements are the session's, and a pooler may hand each statement another one."""
+    meters = make_payers()
+    limit(meters[0], Usd(1_000_000))
+    connection.ensure_connection()
+    threshold, connection.connection.prepare_threshold = connection.connection.prepare_threshold, 0
+    try:
+        first = ask(meters, 40_000)
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%budgets_reserve%'")
+            assert cursor.fetchone() == (1,), "it was not prepared, so this test shows nothing"
+            cursor.execute("DEALLOCATE ALL")
+        second = ask(meters, 40_000)
+        assert isinstance(first, Held)
+        assert isinstance(second, Held)
+        settle(second.reservation_id, cost=COST, usage=USAGE, rates=RATES)
+        assert figures(meters[0])[:2] == (35_000, 40_000)
+    finally:
+        connection.connection.prepare_threshold = threshold

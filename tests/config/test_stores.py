@@ -35,7 +35,14 @@ def test_what_follows_the_address_reaches_the_driver(tmp_path: Path) -> None:
     found = stores.database(
         plane(tmp_path, DATABASE_URL="postgresql://u@db/remit?sslmode=require&connect_timeout=5")
     )
-    assert found["OPTIONS"] == {"sslmode": "require", "connect_timeout": "5"}
+    assert found["OPTIONS"] == {"sslmode": "require", "connect_timeout": "5", "prepare_threshold": 5}
+
+
+def test_behind_a_pooler_nothing_is_prepared(tmp_path: Path) -> None:
+    found = stores.database(
+        plane(tmp_path, DATABASE_URL="postgresql://u@db/remit", REMIT_DATABASE_PREPARED="false")
+    )
+    assert found["OPTIONS"]["prepare_threshold"] is None
 
 
 def test_a_sqlite_address_keeps_its_absolute_path(tmp_path: Path) -> None:
