@@ -468,7 +468,9 @@ def test_a_pooler_that_changes_the_session_stops_no_call() -> None:
     try:
         first = ask(meters, 40_000)
         with connection.cursor() as cursor:
-            cursor.execute("SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%budgets_reserve%'")
+            cursor.execute(
+                "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%budgets_reserve%'"
+            )
             assert cursor.fetchone() == (1,), "it was not prepared, so this test shows nothing"
             cursor.execute("DEALLOCATE ALL")
         second = ask(meters, 40_000)
@@ -478,3 +480,16 @@ def test_a_pooler_that_changes_the_session_stops_no_call() -> None:
         assert figures(meters[0])[:2] == (35_000, 40_000)
     finally:
         connection.connection.prepare_threshold = threshold
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="there are no functions on SQLite")
+def test_the_functions_plan_once_a_session() -> None:
+    """A function that is made anew loses its settings without a word: each call would be planned again."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT proname, proconfig FROM pg_proc WHERE proname IN ('budgets_reserve', 'budgets_close')"
+        )
+        found = dict(cursor.fetchall())
+    assert found == {
+        key: ["plan_cache_mode=force_generic_plan"] for key in ("budgets_reserve", "budgets_close")
+    }
