@@ -151,7 +151,8 @@ def period_of(kind: MeterKind, now: datetime) -> str:
     assert now.tzinfo is not None, "a period needs a moment with its zone"
     if kind is MeterKind.CHANGE:
         return ""
-    return now.astimezone(UTC).strftime("%Y-%m-%d" if kind in COUNTS_CALLS else "%Y-%m")
+    day = now.astimezone(UTC).date().isoformat()
+    return day if kind in COUNTS_CALLS else day[: len("2026-11")]
 
 
 def ends_at(kind: MeterKind, now: datetime) -> datetime | None:

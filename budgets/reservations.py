@@ -19,7 +19,7 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db import IntegrityError, connection
+from django.db import DEFAULT_DB_ALIAS, IntegrityError, connections
 
 from budgets.decisions import Amount, Refusal, why_refused
 from budgets.errors import ClosedDifferently, KeyReused, NoSuchReservation
@@ -284,6 +284,7 @@ def _checked_names(meters: Sequence[MeterKey], context: CallContext) -> tuple[st
     assert 1 <= len(names) == len(set(names)) <= METERS_PER_RESERVATION_MAX, f"odd meters: {names}"
     strangers = [meter for meter in meters if meter.organization_id not in (None, context.organization_id)]
     assert not strangers, f"another organization's meters: {strangers}"
+    assert not any("\n" in name for name in names), f"a name of two lines: {names}"
     return names
 
 
@@ -303,7 +304,7 @@ def _fingerprint(meters: Sequence[MeterKey], amount: Amount, context: CallContex
 
 def _hold(wanted: Wanted, meters: Sequence[MeterKey], beside: Beside) -> HoldRow:
     ledger = _ledger()
-    row = _hold_once(wanted, beside)
+    row = _hold_once(ledger, wanted, beside)
     if row.result == "missing":
         ensure_meters(meters)  # in its own transaction: a hold that made rows would deadlock with another
         row = ledger.hold(wanted, beside)
@@ -311,12 +312,12 @@ def _hold(wanted: Wanted, meters: Sequence[MeterKey], beside: Beside) -> HoldRow
     return row
 
 
-def _hold_once(wanted: Wanted, beside: Beside) -> HoldRow:
+def _hold_once(ledger: Ledger, wanted: Wanted, beside: Beside) -> HoldRow:
     try:
-        return _ledger().hold(wanted, beside)
+        return ledger.hold(wanted, beside)
     except IntegrityError:
         # The same key at the same moment over other meters: now its row can be seen.
-        return _ledger().hold(wanted, beside)
+        return ledger.hold(wanted, beside)
 
 
 def _close(closing: Closing, beside: Beside = nothing) -> Closed:
@@ -345,4 +346,4 @@ def _closed(row: CloseRow, closing: Closing) -> Closed:
 
 
 def _ledger() -> Ledger:
-    return postgres if connection.vendor == "postgresql" else sqlite
+    return postgres if connections[DEFAULT_DB_ALIAS].vendor == "postgresql" else sqlite
