@@ -75,7 +75,11 @@ def call_once(
     if supervisor is not None:
         supervisor.beat()  # a worker that lost its lease sends nothing
     amount = worst_case(
-        request_characters(request), request.output_tokens_max, request.model, clock.now().date()
+        request_characters(request),
+        request.output_tokens_max,
+        request.model,
+        clock.now().date(),
+        own=gateway.price(request.model),
     )
     tab.admit(amount.usd)
     try:
@@ -91,12 +95,12 @@ def call_once(
         sent = True
         reply = gateway.send(request, seconds_max=seconds_max)
     except ProviderError as error:
-        priced = _priced(error.usage, request.model, request.model, clock)
+        priced = _priced(error.usage, request.model, request.model, gateway, clock)
         raise _failed(error, priced, held=held, call=call, tab=tab, clock=clock) from error
     except BaseException:
         _interrupted(held, sent=sent)
         raise
-    priced = _priced(reply.usage, reply.model, request.model, clock)
+    priced = _priced(reply.usage, reply.model, request.model, gateway, clock)
     closed = _closing(
         call, CallState.ANSWERED, reply.usage, priced, clock, stop=str(reply.stop), **_ids_of(reply)
     )
@@ -178,11 +182,19 @@ def _call(key: str, amount: Amount, request: ModelRequest, payers: Payers, clock
     )
 
 
-def _priced(usage: Usage | None, answered_by: str, asked_for: str, clock: Clock) -> Priced | None:
-    """The exact cost, at the price of the model that answered, or of the one asked for when no list has its name."""
+def _priced(
+    usage: Usage | None, answered_by: str, asked_for: str, gateway: Gateway, clock: Clock
+) -> Priced | None:
+    """The exact cost, at the price of the model that answered, or of the one asked for when no list has its name.
+
+    What the account itself says of either wins over the lists, also where it lacks a rate (row 138).
+    """
     if usage is None:
         return None
     today = clock.now().date()
+    own = gateway.price(answered_by) or gateway.price(asked_for)
+    if own is not None:
+        return cost_of(usage, answered_by, today, own=own)
     return cost_of(usage, answered_by, today) or cost_of(usage, asked_for, today)
 
 

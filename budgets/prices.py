@@ -28,37 +28,55 @@ def tokens_of(characters: int) -> int:
 
 
 def estimate_of(
-    request_characters: int, output_tokens_max: int, model: str, at: date | None = None
+    request_characters: int,
+    output_tokens_max: int,
+    model: str,
+    at: date | None = None,
+    *,
+    own: PriceCard | None = None,
 ) -> Usd | None:
     """The most that a call should cost: the whole prompt written to the cache, the whole output used (section 0).
 
-    `at` is the day whose prices count; None: the newest. None is returned for a model without a price.
+    `at` is the day whose prices count; None: the newest. `own` is the account's own price, which wins (row 138).
+    None is returned for a model without a price, and for an own one that lacks a direction.
     """
-    card = price_card(model, at)
+    card = own or price_card(model, at)
     if card is None:
         return None
     prompt = tokens_of(request_characters)
     rates = card.rates_for(prompt)
+    if rates.input is None or rates.output is None:
+        return None
     written = rates.cache_write_5m if rates.cache_write_5m is not None else rates.input
     return Usd.ceiling(prompt * max(written, rates.input) + output_tokens_max * rates.output)
 
 
-def worst_case(request_characters: int, output_tokens_max: int, model: str, at: date | None = None) -> Amount:
+def worst_case(
+    request_characters: int,
+    output_tokens_max: int,
+    model: str,
+    at: date | None = None,
+    *,
+    own: PriceCard | None = None,
+) -> Amount:
     """What one physical call holds on every meter: money, tokens, one call."""
     return Amount(
-        usd=estimate_of(request_characters, output_tokens_max, model, at),
+        usd=estimate_of(request_characters, output_tokens_max, model, at, own=own),
         tokens=tokens_of(request_characters) + output_tokens_max,
         calls=1,
     )
 
 
-def cost_of(usage: Usage, model: str, at: date) -> Priced | None:
-    """The exact list price of one request (row 135); None when a price or a usable report is missing.
+def cost_of(usage: Usage, model: str, at: date, *, own: PriceCard | None = None) -> Priced | None:
+    """The exact price of one request (row 135), by the list or by the account's `own`; None: unknown.
+
+    Unknown is a price, a used bucket's rate or a usable report that is missing; no list stands in for a rate that
+    an own price lacks (row 138).
 
     One exact decimal sum, rounded up once. The rates of a request are those of its prompt's band, output
     included. `model` is the one that answered.
     """
-    card = price_card(model, at)
+    card = own or price_card(model, at)
     if card is None or why_unusable(usage):
         return None
     rates = card.rates_for(usage.input)
@@ -104,9 +122,10 @@ def usage_data(usage: Usage) -> dict[str, int]:
 def upper_cost(input_tokens: int, output_tokens: int, model: str, at: date | None = None) -> Usd | None:
     """The cost at the dearest represented rate of each direction: what a ModelTask holds and charges (row 156)."""
     card = price_card(model, at)
-    if card is None:
+    rates = None if card is None else (card.highest_input(), card.highest().output)
+    if rates is None or rates[0] is None or rates[1] is None:
         return None
-    return Usd.ceiling(input_tokens * card.highest_input() + output_tokens * card.highest().output)
+    return Usd.ceiling(input_tokens * rates[0] + output_tokens * rates[1])
 
 
 def _stored(card: PriceCard, rates: Rates) -> dict[str, Any]:

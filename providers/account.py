@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from providers.catalog import CAPABILITIES, ModelProfile, profile_of
+from providers.catalog import CAPABILITIES, ModelProfile, PriceCard, profile_of
 from providers.deadlines import RECEIVE_SECONDS, RECEIVE_SECONDS_MAX
 from providers.errors import RequestRefused
 from providers.messages import Thinking, ThinkingMode
+from providers.own_prices import read_prices
 from providers.profiles import EFFORTS, MODEL_NAME, check_defaults, check_routing
 
 KEY_CHARACTERS_MAX = 4_000
@@ -52,6 +53,7 @@ _CONFIG_KEYS = frozenset(
         "stream",
         "receive_seconds",
         "models",
+        "prices",
         "profiles",
         "routing",
         "reasoning",
@@ -82,6 +84,7 @@ class Options:
     receive_seconds: float = RECEIVE_SECONDS
     models: Mapping[str, NamedModel] = field(default_factory=dict)
     profiles: Mapping[str, ModelProfile] = field(default_factory=dict)
+    prices: Mapping[str, PriceCard] = field(default_factory=dict)  # under the account's own names
     routing: Mapping[str, Any] | None = None
     reasoning: str = ""  # "none": sends reasoning effort none (row 93)
     app_title: str = ""
@@ -90,6 +93,11 @@ class Options:
     embeddings_model: str = ""
     foreign_history: str = "portable"  # or "reject": another route's turns are not taken
     send_labels: bool = False  # to the fake provider on this machine, so that it can play scenarios
+
+    def price_for(self, model: str) -> PriceCard | None:
+        """The account's own price of a model of ours, under the name that it has there; None: it states none."""
+        named = self.models.get(model)
+        return self.prices.get(model if named is None else named.model)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,6 +237,7 @@ def read_options(config: Mapping[str, Any]) -> Options:
         receive_seconds=float(receive),
         models=read_models(config.get("models", {})),
         profiles=_profiles(config.get("profiles", {})),
+        prices=read_prices(config.get("prices", {})),
         routing=routing,
         reasoning=_word(config, "reasoning", allowed=("", "none")),
         app_title=_word(config, "app_title"),

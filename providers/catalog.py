@@ -52,8 +52,8 @@ class CatalogError(ValueError):
 class Rates:
     """Micro-dollars per token, exact. None: nobody knows, so a request that uses it has no known cost."""
 
-    input: Decimal
-    output: Decimal
+    input: Decimal | None
+    output: Decimal | None
     cache_read: Decimal | None = None
     cache_write_5m: Decimal | None = None
     cache_write_1h: Decimal | None = None
@@ -93,11 +93,18 @@ class PriceCard:
         """The dearest band, for worst cases."""
         return self.bands[-1].rates
 
-    def highest_input(self) -> Decimal:
-        """The dearest rate of the input direction: what a worst case multiplies capacity with."""
+    def highest_input(self) -> Decimal | None:
+        """The dearest rate of the input direction: what a worst case multiplies capacity with. None: unknown."""
         rates = self.highest()
+        if rates.input is None:
+            return None
         known = (rates.input, rates.cache_read, rates.cache_write_5m, rates.cache_write_1h)
         return max(rate for rate in known if rate is not None)
+
+    @property
+    def bounds_a_call(self) -> bool:
+        """Both directions have a rate, so a call can be held at its worst case."""
+        return all(band.rates.input is not None and band.rates.output is not None for band in self.bands)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +282,7 @@ def _library_band(prices: Mapping[str, Any], start: int) -> Band | None:
     }
     if rates["input"] is None or rates["output"] is None:
         return None
-    return Band(start, Rates(**rates))  # type: ignore[arg-type]  # the two needed ones are there
+    return Band(start, Rates(**rates))
 
 
 def _library_rate(price: object, start: int) -> Decimal | None:

@@ -11,7 +11,7 @@ from uuid import UUID
 import structlog
 from django.conf import settings
 
-from providers.account import Account, check_account, read_options
+from providers.account import Account, Options, check_account, read_options
 from providers.anthropic import AnthropicGateway
 from providers.embeddings import Embedder, HashingEmbedder, HttpEmbedder
 from providers.errors import ConnectorNotFound, RequestRefused
@@ -93,6 +93,15 @@ def _stand_ins(first: Connector, plan: Plan) -> list[Target]:
         if gateway is not None:
             targets.append(Target(gateway, connector=each.connector, models=each.models))
     return targets
+
+
+def options_of(organization_id: UUID, name: str) -> Options:
+    """How an account names and prices models; the defaults for one that is not there or cannot be read any more."""
+    row = _enabled(organization_id, [name], "").get(name)
+    try:
+        return Options() if row is None else read_options(row.config)
+    except RequestRefused:
+        return Options()
 
 
 def gateway_of(connector: Connector) -> Gateway:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from providers.account import NamedModel
+from providers.catalog import PriceCard
 from providers.deadlines import WAIT_SECONDS_MAX, Deadline
 from providers.errors import (
     ConnectionLost,
@@ -163,6 +164,10 @@ class FallbackGateway:
 
     def fit(self, request: ModelRequest) -> ModelRequest:
         return request
+
+    def price(self, model: str) -> PriceCard | None:
+        """Of the first account; each try is priced at the one that it asks."""
+        return self.targets[0].gateway.price(model)
 
     def check(self, request: ModelRequest) -> None:
         """Refuses what no account takes, and what the first that takes the history cannot be asked (row 120)."""

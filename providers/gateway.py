@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from providers.catalog import PriceCard
 from providers.messages import ModelReply, ModelRequest
 
 
@@ -17,6 +18,10 @@ class Gateway(Protocol):
 
     def fit(self, request: ModelRequest) -> ModelRequest:
         """The request under this account's own name for its model; call it before estimating. Usually unchanged."""
+        ...
+
+    def price(self, model: str) -> PriceCard | None:
+        """What this account itself says that the model costs; it wins over every list. None: it says nothing."""
         ...
 
     def check(self, request: ModelRequest) -> None:

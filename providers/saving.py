@@ -13,6 +13,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F
 
 from providers.account import check_account, read_options
+from providers.catalog import price_card
 from providers.connectors import scripted_entries
 from providers.errors import RequestRefused
 from providers.messages import ModelRequest, UserMessage
@@ -172,6 +173,7 @@ def _store(organization: Organization, wanted: Wanted, by: User | None, *, new: 
         )
     before = None if known is None else _facts(known)
     connector = known or Connector(organization=organization, name=wanted.name, kind=wanted.kind)
+    _check_own_prices({} if known is None else known.config, wanted.config)
     if known is not None:
         _check_same_address(known, wanted)
         connector.version += 1
@@ -242,6 +244,20 @@ def _check_same_address(known: Connector, wanted: Wanted) -> None:
         raise InvalidInput("key", problem, "Type the key for the new address.", code="key_needed")
 
 
+def _check_own_prices(known: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    """Prices of listed models are the operator's to state: they decide what the deployment's own meter counts.
+
+    One that is there already stays, also when a list has learned the model meanwhile.
+    """
+    before = known.get("prices", {})
+    for model, said in wanted.get("prices", {}).items():
+        if before.get(model) != said and price_card(model) is not None:
+            problem = f"prices.{model}: the price of this model is known"
+            raise InvalidInput(
+                "config", problem, "Leave it out, or have the operator state another.", code="price_known"
+            )
+
+
 def _check_scenarios(connector: Connector) -> None:
     if connector.kind != ConnectorKind.SCRIPTED:
         return
@@ -259,6 +275,7 @@ def _facts(connector: Connector) -> dict[str, Any]:
         "has_key": connector.has_key,
         "headers": sorted(connector.headers),
         "config": sorted(connector.config),
+        "prices": connector.config.get("prices", {}),
         "fallback": connector.fallback,
         "enabled": connector.enabled,
     }

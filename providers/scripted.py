@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 
+from providers.catalog import PriceCard
 from providers.errors import (
     BadAnswer,
     ConnectionLost,
@@ -63,6 +64,9 @@ class ScriptedGateway:
 
     def fit(self, request: ModelRequest) -> ModelRequest:
         return request
+
+    def price(self, model: str) -> PriceCard | None:  # noqa: ARG002  # a script costs what its models do
+        return None
 
     def check(self, request: ModelRequest) -> None:
         self._step(request)

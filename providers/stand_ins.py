@@ -88,10 +88,11 @@ def _check_models(row: Connector, stand_in: StandIn, place: str) -> None:
                 f'{{"{request.model}": {{"model": "gpt-4.1", "thinking": "off"}}}}.',
                 code="unsupported",
             ) from None
-        if price_card(asked.model) is None:
+        price = target.gateway.price(asked.model) or price_card(asked.model)
+        if price is None or not price.bounds_a_call:
             raise _wrong(
                 f"{place}: nobody knows the price of {asked.model}, so every limit in dollars would refuse it",
-                "Name another model, or have the operator state its price in models.yaml.",
+                "Name another model, state its price in that connector's options, or have the operator do so.",
                 code="no_known_price",
             )
 

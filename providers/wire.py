@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from providers import profiles
 from providers.account import Account, is_loopback
 from providers.caching import check_option
-from providers.catalog import ModelProfile
+from providers.catalog import ModelProfile, PriceCard
 from providers.errors import BadAnswer, ConnectionLost, ProviderError, RequestRefused
 from providers.messages import AssistantMessage, ModelReply, ModelRequest, NativeTurn, Usage
 from providers.parts import request_characters
@@ -80,6 +80,9 @@ class HttpGateway(ABC):
         if named is None:
             return request
         return replace(request, model=named.model, thinking=named.thinking or request.thinking)
+
+    def price(self, model: str) -> PriceCard | None:
+        return self._account.options.prices.get(model)
 
     def check(self, request: ModelRequest) -> None:
         profiles.check_request(request, self.profile(request), wire=self.wire)

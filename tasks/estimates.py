@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 
@@ -37,15 +38,50 @@ assert LOW.keys() == HIGH.keys() == set(Size)
 assert all(LOW[size].calls < HIGH[size].calls for size in Size)
 
 
-def range_of(plan: Plan, *, allow_opus: bool, at: date | None = None) -> tuple[Usd, Usd]:
-    """Low: each Task is solved at its first attempt. High: two long attempts, then one a tier above."""
+# The most that a call of so many characters and tokens should cost on a day; None: nobody knows its price.
+Estimate = Callable[[int, int, str, date | None], Usd | None]
+
+
+class _Unpriced(Exception):  # no error: it carries an answer out of the sum
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class _Costs:
+    allow_opus: bool
+    at: date | None
+    estimate: Estimate
+
+    def of(self, effort: Effort, tier: Tier) -> Usd:
+        model = model_for(tier, allow_opus=self.allow_opus).name
+        one = self.estimate(effort.characters, effort.output_tokens, model, self.at)
+        if one is None:
+            raise _Unpriced
+        return Usd(one.micro * effort.calls)
+
+
+def range_of(
+    plan: Plan, *, allow_opus: bool, at: date | None = None, estimate: Estimate = estimate_of
+) -> tuple[Usd, Usd] | None:
+    """Low: each Task is solved at its first attempt. High: two long attempts, then one a tier above.
+
+    None when the price of one of its models is unknown: a sum without it would be too low.
+    """
+    try:
+        return _range(plan, _Costs(allow_opus, at, estimate))
+    except _Unpriced:
+        return None
+
+
+def _range(plan: Plan, costs: _Costs) -> tuple[Usd, Usd]:
     low = high = ZERO
     for task in plan.tasks:
         tier = first_tier(task)
-        low += _cost(LOW[task.size], tier, allow_opus, at)
-        above = min(Tier(tier + 1) if tier < Tier.OPUS else tier, Tier.OPUS if allow_opus else Tier.SONNET)
-        attempt = _cost(HIGH[task.size], tier, allow_opus, at)
-        high += attempt + attempt + _cost(HIGH[task.size], max(above, tier), allow_opus, at)
+        low += costs.of(LOW[task.size], tier)
+        highest = Tier.OPUS if costs.allow_opus else Tier.SONNET
+        above = min(Tier(tier + 1) if tier < Tier.OPUS else tier, highest)
+        attempt = costs.of(HIGH[task.size], tier)
+        high += attempt + attempt + costs.of(HIGH[task.size], max(above, tier))
     return low, high
 
 
@@ -62,10 +98,3 @@ def first_tier(task: PlannedTask) -> Tier:
     )
     decided = route(facts)
     return with_opinion(facts, None).tier if isinstance(decided, NeedsOpinion) else decided.tier
-
-
-def _cost(effort: Effort, tier: Tier, allow_opus: bool, at: date | None) -> Usd:
-    model = model_for(tier, allow_opus=allow_opus).name
-    one = estimate_of(effort.characters, effort.output_tokens, model, at)
-    assert one is not None, f"the model of the tier {tier.word} has no price"
-    return Usd(one.micro * effort.calls)

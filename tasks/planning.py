@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from agents.complete import Answer
 from agents.errors import StopRun
+from agents.pricing import prices_at
 from agents.workspace.git import store_for
 from budgets.money import Usd
 from routing.words import Tier
@@ -88,9 +89,10 @@ def plan_again(change: Change, *, by: User, reason: str = "", now: datetime) -> 
     change.refresh_from_db()
 
 
-def estimate_plan(change: Change, plan: Plan) -> tuple[Usd, Usd]:
-    """What the plan will probably cost, low and high: shown before a person approves it."""
-    return range_of(plan, allow_opus=opus_rule(change.project).allowed)
+def estimate_plan(change: Change, plan: Plan) -> tuple[Usd, Usd] | None:
+    """What the plan will probably cost, low and high: shown before a person approves it. None: nobody knows."""
+    prices = prices_at(change.organization_id, change.project.connector)
+    return range_of(plan, allow_opus=opus_rule(change.project).allowed, estimate=prices.estimate)
 
 
 def plan_on(change: Change) -> Plan | None:

@@ -16,6 +16,7 @@ from agents.context.compile import PacketTooLarge, compile_packet
 from agents.context.packet import ContextPacket
 from agents.errors import MergeConflict, StopRun
 from agents.index import index_of
+from agents.pricing import prices_at
 from agents.related import Related, related_files
 from agents.spec import RunCaps
 from agents.tools.finish import FINISH_TOOLS
@@ -23,7 +24,6 @@ from agents.tools.toolbox import ALL_TOOLS
 from agents.workspace.git import store_for
 from budgets.meters import refusals
 from budgets.money import Usd
-from budgets.prices import worst_case
 from routing.escalate import Policy
 from routing.tiers import ModelChoice, model_for
 from routing.words import EndReason, Tier
@@ -137,7 +137,9 @@ def _check_room(task: Task, told: Told, model: ModelChoice, *, now: datetime) ->
     change = task.change
     payers = payers_for(change, purpose=AGENT, key="room", task=task, now=now)
     texts = (change.goal, task.objective, *(one.log for one in told.failures))
-    amount = worst_case(FIRST_CALL_CHARACTERS + sum(map(len, texts)), model.output_tokens_max, model.name)
+    characters = FIRST_CALL_CHARACTERS + sum(map(len, texts))
+    prices = prices_at(change.organization_id, change.project.connector)
+    amount = prices.worst_case(characters, model.output_tokens_max, model.name)
     refused = refusals(payers.meters, amount, now=now)
     if not refused:
         return

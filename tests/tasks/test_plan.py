@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from itertools import pairwise
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from budgets.money import ZERO
+from budgets.money import ZERO, Usd
+from budgets.prices import estimate_of
 from routing.words import Size, TaskKind
 from tasks.estimates import range_of
 from tasks.plan import PLAN_TASKS_MAX, Plan, PlanRefused, cycle_in, plan_of
@@ -141,6 +143,19 @@ def test_the_estimate_is_a_range_that_grows_with_the_work() -> None:
     large = read_plan(text_of(entry(size="large", risk="medium"), entry("T2", size="medium")))
     assert isinstance(small, Plan)
     assert isinstance(large, Plan)
-    low, high = range_of(small, allow_opus=False)
-    assert ZERO < low < high
-    assert all(more > less for more, less in zip(range_of(large, allow_opus=False), (low, high), strict=True))
+    less, more = range_of(small, allow_opus=False), range_of(large, allow_opus=False)
+    assert less is not None
+    assert more is not None
+    assert ZERO < less[0] < less[1]
+    assert all(above > below for above, below in zip(more, less, strict=True))
+
+
+def test_a_model_without_a_price_leaves_no_estimate_and_never_a_lower_one() -> None:
+    """Rows 136 and 138."""
+    plan = read_plan(text_of(entry(), entry("T2", size="large", risk="medium")))
+    assert isinstance(plan, Plan)
+
+    def only_haiku(characters: int, tokens: int, model: str, at: date | None) -> Usd | None:
+        return estimate_of(characters, tokens, model, at) if model == "claude-haiku-5-5" else None
+
+    assert range_of(plan, allow_opus=False, estimate=only_haiku) is None

@@ -221,8 +221,9 @@ def test_where_a_plan_needs_approval_a_person_sees_it_first() -> None:
     assert not change.tasks.exists()
     plan = plan_on(change)
     assert plan is not None
-    low, high = estimate_plan(change, plan)
-    assert Usd(0) < low < high
+    estimate = estimate_plan(change, plan)
+    assert estimate is not None
+    assert Usd(0) < estimate[0] < estimate[1]
     approve_plan(change, by=change.author, now=NOW)
     assert states(change) == ["ready", "pending", "ready"]
     with pytest.raises(IllegalMove):

@@ -20,6 +20,7 @@ from agents.errors import StopRun
 from agents.spec import Payers
 from agents.tab import Tab
 from budgets.meters import payer_meters
+from providers.catalog import PriceCard
 from providers.connectors import connector_for
 from providers.errors import ProviderError, Rejected
 from providers.gateway import Gateway
@@ -147,6 +148,9 @@ class Misnaming:
 
     def fit(self, request: ModelRequest) -> ModelRequest:
         return self.gateway.fit(request)
+
+    def price(self, model: str) -> PriceCard | None:
+        return self.gateway.price(model)
 
     def check(self, request: ModelRequest) -> None:
         self.gateway.check(request)
