@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
@@ -148,13 +148,15 @@ class CacheEffect:
 
 @dataclass(frozen=True, slots=True)
 class DaySpend:
-    """What one tier cost on one UTC day: of Changes, or of what belongs to none."""
+    """What one tier cost for one purpose on one UTC day: of Changes, or of what belongs to none."""
 
     day: date
     tier: str
+    purpose: str
     of_change: bool
     spend: Spend
     effect: CacheEffect
+    last: datetime | None  # when the last of these calls ended; None: none has
 
 
 def narrow(calls: QuerySet[Reservation], by: Narrow) -> QuerySet[Reservation]:
@@ -201,10 +203,16 @@ def largest(
     Ranked by the database: an organization may have a hundred thousand Changes. `whole` is the total of these calls.
     """
     name = str(by)
-    groups = calls.order_by().values(name).annotate(**_SUMS, charged=Sum("usd", filter=_ENDED))
+    groups = calls.order_by().values(name).annotate(charged=Sum("usd"))
     ranked = groups.annotate(groups=Window(Count("*"))).order_by(F("charged").desc(nulls_last=True), name)
     rows = list(ranked[:top])
-    found = [(row[name], _spend(row)) for row in rows]
+    keys = [row[name] for row in rows]
+    of_these = Q(**{f"{name}__in": [key for key in keys if key is not None]})
+    if None in keys:
+        of_these |= Q(**{f"{name}__isnull": True})
+    # A call may end between the two: then its group is charged a little more than it was ranked by.
+    spent = spend_by(calls.filter(of_these), by)
+    found = [(key, spent.get((key,), Spend())) for key in keys]
     more = rows[0]["groups"] - len(rows) if rows else 0
     return found, more, whole - sum((each for _, each in found), Spend())
 
@@ -217,18 +225,27 @@ def ranked(spent: Mapping[Any, Spend], *, top: int) -> tuple[list[tuple[Any, Spe
 
 
 def days_of(calls: QuerySet[Reservation]) -> list[DaySpend]:
-    """Each UTC day and tier, those of Changes apart from the others, with the effect of the cache: one pass for all."""
+    """Each UTC day, tier and purpose, those of Changes apart, with the effect of the cache: one pass for all."""
     rows: Any = (
         calls.order_by()
         .annotate(
             day=TruncDate("created_at", tzinfo=UTC),
             of_change=ExpressionWrapper(Q(change_id__isnull=False), output_field=BooleanField()),
         )
-        .values("day", "tier", "of_change")
-        .annotate(**_SUMS, **_CACHE)
+        .values("day", "tier", "purpose", "of_change")
+        .annotate(**_SUMS, **_CACHE, last=Max("closed_at"))
     )
     return [
-        DaySpend(row["day"], row["tier"], bool(row["of_change"]), _spend(row), _effect(row)) for row in rows
+        DaySpend(
+            day=row["day"],
+            tier=row["tier"],
+            purpose=row["purpose"],
+            of_change=bool(row["of_change"]),
+            spend=_spend(row),
+            effect=_effect(row),
+            last=row["last"],
+        )
+        for row in rows
     ]
 
 
@@ -254,6 +271,21 @@ def by_hour(calls: QuerySet[Reservation]) -> list[tuple[datetime, Usd]]:
     hours = ended.annotate(hour=TruncHour("closed_at", tzinfo=UTC)).values("hour")
     rows = hours.annotate(last=Max("closed_at"), charged=Sum("usd")).order_by("hour")
     return [(row["last"], row["charged"]) for row in rows]
+
+
+def by_day(rows: Iterable[DaySpend]) -> list[tuple[datetime, Usd]]:
+    """What was charged for the calls of each day: points for a picture of the days that are over.
+
+    At the moment at which the last of them ended; a bill that came days later counts at its own day's end.
+    """
+    charged: dict[date, Usd] = {}
+    last: dict[date, datetime] = {}
+    for row in rows:
+        if row.last is not None:
+            end = datetime.combine(row.day + timedelta(days=1), time(), tzinfo=UTC)
+            charged[row.day] = charged.get(row.day, ZERO) + row.spend.charged
+            last[row.day] = min(end, max(row.last, last.get(row.day, row.last)))
+    return [(last[day], amount) for day, amount in sorted(charged.items())]
 
 
 def cost_of_change(change_id: UUID, calls: QuerySet[Reservation] | None = None) -> Spend:
@@ -291,14 +323,17 @@ def csv_rows(calls: Iterable[Reservation]) -> Iterator[tuple[str, ...]]:
         yield tuple(_cell(value) for value in _values(call))
 
 
-_ENDED = ~Q(state__in=[ReservationState.HELD, ReservationState.REFUNDED])
+# A call that is held has no charge yet, and one that was refunded costs nothing: the table's own constraints. So these
+# look at what is null and compare few words, which took a month of calls a quarter longer.
+_ENDED = Q(usd__isnull=False) & ~Q(state=ReservationState.REFUNDED)
+_WITHOUT_COST = Q(cost__isnull=True)
 # Only columns of the index `reservation_sums`, also where rows are counted: it alone answers.
 _SUMS: dict[str, Any] = {
-    "known_usd": Sum("cost", filter=_ENDED),
-    "unknown_count": Count("state", filter=_ENDED & Q(cost__isnull=True)),
-    "unknown_usd": Sum("usd", filter=Q(cost__isnull=True) & _ENDED),
-    "unpriced_count": Count("state", filter=_ENDED & Q(cost__isnull=True, priced=False)),
-    "held_usd": Sum("hold_usd", filter=Q(state=ReservationState.HELD)),
+    "known_usd": Sum("cost"),
+    "unknown_count": Count("state", filter=_WITHOUT_COST & _ENDED),
+    "unknown_usd": Sum("usd", filter=_WITHOUT_COST),
+    "unpriced_count": Count("state", filter=_WITHOUT_COST & Q(priced=False) & _ENDED),
+    "held_usd": Sum("hold_usd", filter=Q(usd__isnull=True)),
     "ended_count": Count("state", filter=_ENDED),
 }
 SUMS = tuple(_SUMS)

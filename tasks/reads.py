@@ -536,13 +536,15 @@ class Accepted:
     unknown_calls: int
 
 
-def accepted_of(user: Person, organization: Organization, spent: Spend, filters: Narrow) -> Accepted:
+def accepted_of(
+    user: Person, organization: Organization, spent: Spend, filters: Narrow, *, all_of_it: bool
+) -> Accepted:
     """Promoted in that time; `spent` on Changes are the calls of that time which a person may see.
 
-    Whoever sees only their own calls is told of their own Changes.
+    Whoever sees only their own calls, not `all_of_it`, is told of their own Changes.
     """
     promoted = Change.objects.visible_to(user).filter(organization=organization, state=ChangeState.PROMOTED)
-    author = filters.user_id if sees_all(user, organization) else user.pk
+    author = filters.user_id if all_of_it else user.pk
     equal = {
         "author_id": author,
         "project_id": filters.project_id,

@@ -93,7 +93,11 @@ class AcceptedCost(APIView):
         filters = read_filters(organization, request.query_params)
         calls = narrow(calls_for(request.user, organization), filters)
         found = reads.accepted_of(
-            request.user, organization, total(calls.filter(change_id__isnull=False)), filters
+            request.user,
+            organization,
+            total(calls.filter(change_id__isnull=False)),
+            filters,
+            all_of_it=reads.sees_all(request.user, organization),
         )
         return Response(outputs.AcceptedOutput(found).data)
 

@@ -34,15 +34,16 @@ def spend(request: HttpRequest) -> HttpResponse:
     chosen = _chosen(request, wanted) if wanted else organizations[0]
     now = timezone.now()
     filters = _with_period(read_filters(chosen, request.GET), now=now)
+    role = role_of(request.user, chosen.pk)
     context = {
         "organization": chosen,
         "organizations": organizations,
         "projects": Project.objects.of_organization(chosen.pk).order_by("name"),
         "call_states": ReservationState.values,
-        "role": role_of(request.user, chosen.pk),
+        "role": role,
         "filters": filters,
         "narrowed": filters != _with_period(Narrow(since=filters.since, until=filters.until), now=now),
-        **spend_figures(request, chosen, filters, now=now),
+        **spend_figures(request, chosen, filters, role=role, now=now),
     }
     return render(request, "tasks/spend.html", context)
 

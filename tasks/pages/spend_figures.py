@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -11,7 +11,7 @@ from django.db.models import Count, QuerySet
 from django.db.models.functions import TruncDate
 from django.http import HttpRequest
 
-from budgets.api import SEE_ALL, calls_for
+from budgets.api import SEE_ALL, calls_of_role
 from budgets.keys import MeterKind
 from budgets.meters import meter_key, read_meters
 from budgets.models import LimitChange, Reservation
@@ -22,6 +22,7 @@ from budgets.reports import (
     DaySpend,
     Narrow,
     Spend,
+    by_day,
     by_hour,
     days,
     days_of,
@@ -36,8 +37,7 @@ from tasks.pictures.bars import DayChart, MoneyBar, day_chart, money_bar
 from tasks.pictures.timeline import BurnDown, burn_down, share_of_span
 from tasks.reads import MeterFigures, SubjectLimit, accepted_of, figures_of, limits_of, outcomes_of
 from tasks.states import RunState
-from tenants.access import role_of
-from tenants.models import Membership, Organization, Project
+from tenants.models import Membership, Organization, Project, Role
 
 TOP = 10
 CALLS_SHOWN = 30
@@ -75,17 +75,18 @@ class RefusedCalls:
 
 
 def spend_figures(
-    request: HttpRequest, organization: Organization, filters: Narrow, *, now: datetime
+    request: HttpRequest, organization: Organization, filters: Narrow, *, role: Role | None, now: datetime
 ) -> Mapping[str, Any]:
     assert filters.since is not None
     assert filters.until is not None
-    calls = calls_for(request.user, organization)
+    calls = calls_of_role(request.user, organization, role)
     found = narrow(calls, filters)
     first, last = filters.since.date(), (filters.until - timedelta(days=1)).date()
     rows = days_of(found)
     sums, effect = _whole(rows)
     month = _month(organization, now=now)
-    all_of_it = role_of(request.user, organization.pk) in SEE_ALL
+    all_of_it = role in SEE_ALL
+    days_of_month = rows if _covers_month(filters, now=now) else None
     return {
         "first": first,
         "last": last,
@@ -94,15 +95,15 @@ def spend_figures(
         "chart": _chart(rows, first, last),
         "series": SERIES,
         "month": month,
-        "burn": _burn(calls, month, now=now) if all_of_it else None,
+        "burn": _burn(calls, month, days_of_month, now=now) if all_of_it else None,
         "raises": _raises(organization, month, now=now) if all_of_it else (),
-        "rankings": _rankings(organization, found, sums),
+        "rankings": _rankings(organization, found, rows, sums),
         "cache_share": effect.read_tokens * 100 // effect.input_tokens if effect.input_tokens else None,
         "cache_saved": effect.saved,
         "tiers": _tiers(found),
         "budgets": _budgets(request, organization, all_of_it=all_of_it, now=now),
         "refused": _refused(request, organization, filters) if all_of_it else (),
-        "accepted": accepted_of(request.user, organization, _of_changes(rows), filters),
+        "accepted": accepted_of(request.user, organization, _of_changes(rows), filters, all_of_it=all_of_it),
         "calls": _labelled(organization, list(found[:CALLS_SHOWN])),
     }
 
@@ -130,19 +131,43 @@ def _month(organization: Organization, *, now: datetime) -> MeterFigures:
     return figures_of(read_meters([key])[0])
 
 
-def _burn(calls: QuerySet[Reservation], month: MeterFigures, *, now: datetime) -> BurnDown | None:
+def _covers_month(filters: Narrow, *, now: datetime) -> bool:
+    """Whether what the page shows is all of this month, so that nobody has to read it twice."""
+    whole = filters == Narrow(since=filters.since, until=filters.until)
+    start, until = _start_of_month(now), filters.until
+    return (
+        whole and filters.since is not None and filters.since <= start and until is not None and until > now
+    )
+
+
+def _burn(
+    calls: QuerySet[Reservation], month: MeterFigures, rows: Sequence[DaySpend] | None, *, now: datetime
+) -> BurnDown | None:
+    """By the day on which a call was held, from `rows` when there are some, and since yesterday by the hour."""
     if not isinstance(month.limit, Usd) or month.ends_at is None:
         return None
-    start = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    charges = by_hour(calls.filter(created_at__gte=start))
-    return burn_down(charges, limit=month.limit, start=start, end=month.ends_at, now=now)
+    start = _start_of_month(now)
+    yesterday = max(start, _midnight(now) - timedelta(days=1))
+    if rows is None:
+        rows = days_of(calls.filter(created_at__gte=start, created_at__lt=yesterday))
+    past = by_day([row for row in rows if start.date() <= row.day < yesterday.date()])
+    lately = by_hour(calls.filter(created_at__gte=yesterday))
+    return burn_down([*past, *lately], limit=month.limit, start=start, end=month.ends_at, now=now)
+
+
+def _midnight(now: datetime) -> datetime:
+    return now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _start_of_month(now: datetime) -> datetime:
+    return _midnight(now).replace(day=1)
 
 
 def _raises(
     organization: Organization, month: MeterFigures, *, now: datetime
 ) -> list[tuple[int, LimitChange]]:
     """Changes of the month's limit, with their place on the axis of the burn-down."""
-    start = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    start = _start_of_month(now)
     if month.ends_at is None:
         return []
     changes = LimitChange.objects.of_organization(organization.pk).filter(
@@ -177,7 +202,7 @@ def _budgets(
 
 
 def _rankings(
-    organization: Organization, calls: QuerySet[Reservation], whole: Spend
+    organization: Organization, calls: QuerySet[Reservation], rows: Sequence[DaySpend], whole: Spend
 ) -> list[tuple[str, list[Share]]]:
     of, here = organization.pk, f"/spend?organization={organization.pk}"
 
@@ -192,8 +217,9 @@ def _rankings(
         members = Membership.objects.of_organization(of).filter(user__in=keys)
         return dict.fromkeys(keys, "a former member") | dict(members.values_list("user_id", "user__email"))
 
-    by_subject = spend_by(calls, By.PROJECT, By.USER, By.PURPOSE)  # few rows: a place each of a small cube
-    project, person, purpose = (_folded(by_subject, place) for place in range(3))
+    by_subject = spend_by(calls, By.PROJECT, By.USER)  # few rows: a place each of a small square
+    project, person = (_folded(by_subject.items(), place) for place in range(2))
+    purpose = _folded([((row.purpose,), row.spend) for row in rows], 0)
     return [
         ("Changes", _ranking(largest(calls, By.CHANGE, top=TOP, whole=whole), changes, "/changes/")),
         ("Projects", _ranking(ranked(project, top=TOP), projects, f"{here}&project=")),
@@ -202,10 +228,10 @@ def _rankings(
     ]
 
 
-def _folded(spent: Mapping[tuple[Any, ...], Spend], place: int) -> dict[Any, Spend]:
+def _folded(spent: Iterable[tuple[tuple[Any, ...], Spend]], place: int) -> dict[Any, Spend]:
     """The sums over one of several groups."""
     found: dict[Any, Spend] = {}
-    for keys, each in spent.items():
+    for keys, each in spent:
         found[keys[place]] = found.get(keys[place], Spend()) + each
     return found
 

@@ -15,6 +15,8 @@ from budgets.reports import (
     By,
     CacheEffect,
     Narrow,
+    by_day,
+    by_hour,
     cache_effect,
     cost_of_change,
     csv_rows,
@@ -185,6 +187,27 @@ def test_the_largest_are_ranked_and_the_rest_is_what_remains() -> None:
     days_and_tiers = days_of(rows)
     assert sum(row.spend.calls for row in days_and_tiers if row.of_change) == 4
     assert sum((row.effect for row in days_and_tiers), CacheEffect(0, 0, 0)) == cache_effect(rows)
+
+
+def test_a_day_is_charged_when_its_last_call_ended_and_never_after_its_end() -> None:
+    """D7, the burn-down: a bill that came a week late belongs to the day on which its call was held."""
+    meters = make_payers()
+    first, late, second = call(meters, 1_000), call(meters, 2_000), call(meters, 4_000)
+    for pk, day, closed in (
+        (first, datetime(2026, 5, 1, 9, tzinfo=UTC), datetime(2026, 5, 1, 9, 1, tzinfo=UTC)),
+        (late, datetime(2026, 5, 1, 8, tzinfo=UTC), datetime(2026, 5, 8, 8, tzinfo=UTC)),
+        (second, datetime(2026, 5, 2, 7, tzinfo=UTC), datetime(2026, 5, 2, 7, 30, tzinfo=UTC)),
+    ):
+        Reservation.objects.filter(pk=pk).update(created_at=day, closed_at=closed)
+    make_hold(meters, 10_000)  # of today, and open: no charge yet
+    rows = days_of(Reservation.objects.all())
+    points = by_day(rows)
+    assert points == [
+        (datetime(2026, 5, 2, tzinfo=UTC), Usd(3_000)),
+        (datetime(2026, 5, 2, 7, 30, tzinfo=UTC), Usd(4_000)),
+    ]
+    hours = by_hour(Reservation.objects.all())
+    assert sum((usd for _, usd in points), Usd(0)) == sum((usd for _, usd in hours), Usd(0))
 
 
 def test_an_empty_ledger_is_nothing_not_an_error() -> None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import csv
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from io import StringIO
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from budgets.models import Reservation
 from budgets.money import Usd
 from budgets.reservations import Held, keep, refund, settle
 from providers.messages import Usage
+from tasks.pictures.timeline import SCALE
 from tasks.states import ChangeState
 from tenants.models import Organization, Role, User
 from tests.factories.budgets import make_context, make_hold, make_payers
@@ -94,6 +96,27 @@ def test_the_csv_is_the_ledger(organization: Organization, admin: User, calls: N
     assert [(row["purpose"], row["charged_usd_micro"], row["known_cost_usd_micro"]) for row in rows] == [
         ("agent", "2000", "")
     ]
+
+
+def test_the_month_burns_down_alike_however_the_page_is_narrowed(
+    organization: Organization, admin: User
+) -> None:
+    """D7: the figures of the days are shared where the page shows the whole month, and read anew where not."""
+    now = timezone.now()
+    for hours in (1, 20, 50, 100, 200, 500):
+        held = charge(organization, admin, None if hours == 50 else 5_000 * hours)
+        at = now - timedelta(hours=hours)
+        Reservation.objects.filter(pk=held.reservation_id).update(created_at=at, closed_at=at)
+    client = signed_in(admin)
+    first = f"{now.replace(day=1):%Y-%m-%d}"
+    page = client.get(f"/spend?since={first}").context
+    narrowed = client.get(f"/spend?since={first}&tier=opus").context
+    *steps, here = page["burn"].line.split()
+    assert steps == narrowed["burn"].line.split()[:-1]  # the last one is where this moment stands
+    month = Reservation.objects.filter(created_at__gte=f"{first}T00:00Z")
+    left = page["month"].limit - sum((call.usd or Usd(0) for call in month), Usd(0))
+    height = SCALE - left.micro * SCALE // page["month"].limit.micro
+    assert here.endswith(f",{height}")
 
 
 @pytest.mark.parametrize(
