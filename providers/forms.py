@@ -14,6 +14,12 @@ from tenants.forms import GuardedForm
 _LINE_EXAMPLE = "spare: claude-haiku-5-5 = gpt-4o-mini thinking off, claude-sonnet-5-5 = gpt-4.1 thinking off"
 
 
+class _Twice(ValueError):
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key[:80]
+
+
 class HeadersField(forms.CharField):
     """Lines of `name: value`."""
 
@@ -39,7 +45,9 @@ class ObjectField(forms.CharField):
     def to_python(self, value: Any) -> Any:
         text = (super().to_python(value) or "").strip()
         try:
-            found = json.loads(text) if text else {}
+            found = json.loads(text, object_pairs_hook=_each_once, parse_constant=_no_number) if text else {}
+        except _Twice as twice:
+            raise forms.ValidationError(f"The key {twice.key!r} occurs twice in one object.") from None
         except (ValueError, RecursionError):
             raise forms.ValidationError("This is no JSON.") from None
         if not isinstance(found, dict):
@@ -173,6 +181,20 @@ def plan_wanted(cleaned: dict[str, Any]) -> dict[str, Any]:
         return {}
     known = {} if retries is None else {"max_retries": retries}
     return {"connectors": entries, "retry_transport": transport, **known}
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of a key that occurs twice nobody can say which one was meant."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise _Twice(key)
+        found[key] = value
+    return found
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(word)
 
 
 def _stand_in(line: str) -> dict[str, Any]:

@@ -231,6 +231,12 @@ def test_the_pages_make_change_and_switch(organization: Organization, admin: Use
     assert "Must be given again" in refused.content.decode()
     bad = client.post(f"{base}/{row.pk}", form | {"config": "[1]"})
     assert "A JSON object is needed" in bad.content.decode()
+    for typed, said in (
+        ('{"stream": true, "stream": false}', "occurs twice"),
+        ('{"stream": NaN}', "no JSON"),
+    ):
+        refused_config = client.post(f"{base}/{row.pk}", form | {"config": typed})
+        assert said in refused_config.content.decode(), typed
     assert client.post(f"{base}/{row.pk}/switch", {"enabled": "false"}).status_code == 302
     row.refresh_from_db()
     assert not row.enabled

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import json
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.test import Client
 from django.utils import timezone
 
 from budgets.decisions import Amount
@@ -118,10 +120,83 @@ def test_a_plan_that_is_refused_twice_starts_nothing_and_says_why() -> None:
     "step", [{"text": "I would first read the code."}, {"text": json.dumps(GOOD), "stop": "length"}]
 )
 def test_prose_or_a_cut_off_answer_starts_nothing(step: dict[str, Any]) -> None:
-    """Fault C87."""
+    """Fault C87: a cut-off answer is an error of its own, also when it parses."""
     change = work(make_planning({"when": {"role": "planner"}, "steps": [step]}))
     assert change.state == ChangeState.FAILED
+    assert ("cut_off" if "stop" in step else "no_object") in change.plan_problem
     assert not change.tasks.exists()
+
+
+CIRCLES = {
+    "A -> A": [("A", ["A"])],
+    "A -> B -> A": [("A", ["B"]), ("B", ["A"])],
+    "A -> B -> C -> D -> E -> A": [("A", ["B"]), ("B", ["C"]), ("C", ["D"]), ("D", ["E"]), ("E", ["A"])],
+    '"Z", which is no task': [("A", []), ("B", ["Z"])],
+}
+circles = pytest.mark.parametrize(("said", "edges"), CIRCLES.items())
+
+
+def plan_with(edges: list[tuple[str, list[str]]]) -> dict[str, Any]:
+    return plan_data(*({"id": name, "depends_on": needs} for name, needs in edges))
+
+
+@circles
+def test_a_planner_that_goes_in_circles_starts_nothing(said: str, edges: list[tuple[str, list[str]]]) -> None:
+    """Fault C84: a self edge, two, a long circle, a missing id; the way is printed."""
+    change = work(make_planning(says("planner", plan_with(edges))))
+    assert change.state == ChangeState.FAILED
+    assert said in change.plan_problem
+    assert not change.tasks.exists()
+
+
+@pytest.mark.parametrize("door", ["page", "rest"])
+@circles
+def test_a_person_who_edits_a_circle_into_a_plan_is_told_its_way(
+    door: str, said: str, edges: list[tuple[str, list[str]]]
+) -> None:
+    """Fault C84, through the two doors of an edited plan."""
+    change = work(make_planning(says("planner", GOOD), plan_needs_approval=True))
+    answer = approve(change, door, json.dumps(plan_with(edges)))
+    assert (answer.status_code, said in html.unescape(answer.content.decode()).replace('\\"', '"')) == (
+        400,
+        True,
+    )
+    change.refresh_from_db()
+    assert change.state == ChangeState.AWAITING_APPROVAL
+    assert not change.tasks.exists()
+    assert approve(change, door, json.dumps(GOOD)).status_code in (200, 302)
+    assert change.tasks.count() == 3
+
+
+@pytest.mark.parametrize("door", ["page", "rest"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(GOOD).replace('"tasks"', '"tasks": [], "tasks"'),
+        json.dumps(GOOD).replace('"T1"', '"T0", "id": "T1"', 1),
+        json.dumps(GOOD).replace('["T1"]', "[NaN]"),
+        json.dumps(GOOD)[:-1],
+        "I would first read the code.",
+    ],
+    ids=["twice", "twice inside", "NaN", "cut off", "prose"],
+)
+def test_an_edited_plan_that_means_two_things_or_nothing_starts_nothing(door: str, text: str) -> None:
+    """Fault C88: no key twice and no NaN, on the page as over REST."""
+    change = work(make_planning(says("planner", GOOD), plan_needs_approval=True))
+    assert approve(change, door, text).status_code == 400
+    change.refresh_from_db()
+    assert change.state == ChangeState.AWAITING_APPROVAL
+    assert not change.tasks.exists()
+
+
+def approve(change: Change, door: str, text: str) -> Any:
+    """Send an edited plan as it was typed."""
+    client = Client()
+    client.force_login(make_member(change.organization, Role.ADMIN))
+    if door == "page":
+        return client.post(f"/changes/{change.pk}/plan", {"plan": text})
+    path = f"/api/v1/changes/{change.pk}/plan/approve"
+    return client.generic("POST", path, f'{{"plan": {text}}}', content_type="application/json")
 
 
 def test_a_missing_connector_is_named() -> None:

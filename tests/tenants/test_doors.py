@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from django.core import mail
 from django.test import Client
 
-from tenants.models import Role
+from tenants.models import Invitation, Membership, Role
 from tests.factories.tenants import make_invitation, make_member, make_project, make_token
 from tests.tenants.conftest import House, api, browser
 
@@ -125,8 +128,24 @@ def test_a_row_is_looked_up_together_with_its_organization(house: House, kind: s
         "invitations": str(make_invitation(foreign, invited_by=house.neighbour)[0].pk),
         "tokens": str(make_token(house.neighbour, foreign)[0].pk),
     }[kind]
-    answer = api(house.owner).delete(f"/api/v1/organizations/{house.organization.pk}/{kind}/{theirs}")
-    assert answer.status_code == 404
+    address = f"/organizations/{house.organization.pk}/{kind}/{theirs}"
+    client, person = api(house.owner), browser(house.owner)
+    before = list(Invitation.objects.values()), list(Membership.objects.values()), len(mail.outbox)
+    answers: list[Any] = [client.delete(f"/api/v1{address}")]
+    match kind:
+        case "members":
+            answers += [
+                client.patch(f"/api/v1{address}", {"role": "viewer"}, format="json"),
+                person.post(f"{address}/role", {"role": "10"}),
+                person.post(f"{address}/remove", {}),
+            ]
+        case "invitations":
+            answers.append(client.post(f"/api/v1{address}/renew"))
+            answers += [person.post(address, {"act": act}) for act in ("renew", "revoke")]
+        case "tokens":
+            answers.append(person.post(f"{address}/revoke", {}))
+    assert [answer.status_code for answer in answers] == [404] * len(answers)
+    assert (list(Invitation.objects.values()), list(Membership.objects.values()), len(mail.outbox)) == before
     assert house.neighbour.memberships.exists()
     assert foreign.tokens.filter(revoked_at__isnull=False).count() == 0
 

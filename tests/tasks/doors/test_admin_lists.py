@@ -67,7 +67,7 @@ SCREENS = sorted(
 )
 # Accounts are the deployment's own, and the only rows that an operator writes by hand.
 WRITTEN_BY_HAND = {"tenants.User"}
-FEW, MANY = 2, 9
+FEW, MANY = 3, 30
 
 
 def make_one_of_each() -> None:
