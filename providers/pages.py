@@ -32,7 +32,8 @@ FORM = require_http_methods(["GET", "HEAD", "POST"])
 def connectors(request: HttpRequest, organization_id: UUID) -> HttpResponse:
     """All of them, and a form for a new one."""
     organization = organization_for(request.user, organization_id, at_least=Role.ADMIN)
-    form = NewConnectorForm(request.POST or None)
+    taken = Connector.objects.of_organization(organization.pk).filter(name="main").exists()
+    form = NewConnectorForm(request.POST or None, initial={"name": "" if taken else "main"})
     if request.method == "POST" and form.is_valid():
         made = attempt(form, lambda: _make(organization, form, request))
         if made is not None:

@@ -451,6 +451,11 @@ class MeterFigures:
     ends_at: datetime | None
 
     @property
+    def used(self) -> str:
+        """The word behind what is gone: money is spent, calls are used."""
+        return "spent" if self.counts == "usd" else "used"
+
+    @property
     def is_held(self) -> bool:
         return bool(self.held.micro if isinstance(self.held, Usd) else self.held)
 

@@ -19,6 +19,8 @@ COLOURED_LINES_MAX = 3_000
 # Above this a patch is cut, with a link to the whole.
 SHOWN_LINES_MAX = 20_000
 LINE_CHARACTERS_MAX = 2_000
+# A line that claims something, in the test libraries of most languages: assert, assertEqual(, assert_eq!, expect(.
+_CLAIM = re.compile(r"\b(?:[Aa]ssert\w*|ASSERT\w*|EXPECT_\w+|expect)\b\s*[\s(!.]")
 
 # Where each side begins and how many lines it has; an absent count is 1.
 _HEADING = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
@@ -63,6 +65,12 @@ class FileDiff:
     hunks: list[Hunk] = field(default_factory=list)
     added: int = 0
     removed: int = 0
+
+    @property
+    def claims(self) -> tuple[int, int]:
+        """How many assertions were added and removed: fewer of them prove less (fault C93)."""
+        lines = [line for hunk in self.hunks for line in hunk.lines if _CLAIM.search(line.text)]
+        return tuple(sum(line.kind is kind for line in lines) for kind in (LineKind.ADDED, LineKind.REMOVED))  # type: ignore[return-value]  # two kinds
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.display.ansi import Piece, coloured
-from tasks.display.hostile import one_line, revealed
+from tasks.display.hostile import one_line, readable, revealed
 
 ENTRIES_MAX = 2_000
 # Of one tool's answer on the page; the whole is a download away.
@@ -17,6 +17,7 @@ ARGUMENT_CHARACTERS_MAX = 6_000
 # Of all answers of a page together: what a browser draws at once without stuttering.
 PAGE_CHARACTERS_MAX = 400_000
 SUMMARY_CHARACTERS_MAX = 90
+SAID_CHARACTERS_MAX = 140
 assert ANSWER_CHARACTERS_MAX < PAGE_CHARACTERS_MAX
 
 
@@ -34,6 +35,7 @@ class LogEntry:
     pieces: tuple[Piece, ...]
     kept: str
     cut: bool
+    said: str  # how its answer begins: what was wrong, where something was
 
     @property
     def is_ok(self) -> bool:
@@ -77,6 +79,7 @@ def _entries(rows: Sequence[Mapping[str, Any]]) -> Iterator[LogEntry]:
             pieces=coloured(shown),
             kept=str(row.get("kept", "")),
             cut=len(shown) < len(result),
+            said=one_line(readable(next(iter(result.splitlines()), "")), SAID_CHARACTERS_MAX),
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar, cast
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
-from django.db.models import QuerySet
+from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils import timezone
@@ -22,11 +22,12 @@ from budgets.money import Usd
 from budgets.thresholds import open_crossings
 from routing.words import Tier
 from tasks import reads
-from tasks.models import Change, Task, TaskRun
+from tasks.models import Candidate, Change, Task, TaskRun
 from tasks.pages.live import mark_of, show
 from tasks.pages.stops import RefusedMeter, StopCard, stop_card
+from tasks.planning import estimate_plan, plan_on
 from tasks.preflights import failing_for
-from tasks.states import ENDED_CHANGES, ChangeState, RunState, TaskState
+from tasks.states import ENDED_CHANGES, CandidateState, ChangeState, RunState, TaskState
 from tasks.stops import RAISED_BY
 from tenants.access import roles_of
 from tenants.models import Organization, Role, User
@@ -84,6 +85,7 @@ class Waiting:
     act: Act
     stop: StopCard | None = None
     task: Task | None = None
+    figures: str = ""  # what a plan will take, what a candidate has shown
 
     @property
     def pill(self) -> str:
@@ -181,12 +183,16 @@ def _sections(user: reads.Person, visible: QuerySet[Change], roles: Mapping[UUID
     found = reads.waiting_changes(visible, each=ROWS_OF_A_KIND_MAX)
     blocked = [change.pk for waits in found if waits.kind in reads.STOPS for change in waits.changes]
     stopped = _stopped_tasks(user, blocked)
+    figures = _plans(visible, _of_kind(found, "plan")) | _shown(user, _of_kind(found, "promote"))
     changes = reverse("changes")
     return [
         Section(
             waits.kind,
             Head(
-                [_waiting(waits.kind, change, stopped.get(change.pk), roles) for change in waits.changes],
+                [
+                    _waiting(waits.kind, change, stopped.get(change.pk), roles, figures.get(change.pk, ""))
+                    for change in waits.changes
+                ],
                 waits.count,
             ),
             f"{changes}?{LINKS[waits.kind]}",
@@ -195,10 +201,43 @@ def _sections(user: reads.Person, visible: QuerySet[Change], roles: Mapping[UUID
     ]
 
 
-def _waiting(kind: str, change: Change, task: Task | None, roles: Mapping[UUID, int]) -> Waiting:
+def _of_kind(found: Sequence[reads.Waits], kind: str) -> list[UUID]:
+    return [change.pk for waits in found if waits.kind == kind for change in waits.changes]
+
+
+def _plans(visible: QuerySet[Change], change_ids: Sequence[UUID]) -> dict[UUID, str]:
+    """How many Tasks each plan has, and what it will probably cost."""
+    if not change_ids:
+        return {}
+    rows = visible.filter(pk__in=change_ids).select_related("project").only("plan", "project", "organization")
+    plans = {change.pk: (change, plan) for change in rows if (plan := plan_on(change)) is not None}
+    found = {}
+    for pk, (change, plan) in plans.items():
+        count, estimate = len(plan.tasks), estimate_plan(change, plan)
+        cost = f", probably {estimate[0]} to {estimate[1]}" if estimate else ""
+        found[pk] = f"{count} task{'' if count == 1 else 's'}{cost}."
+    return found
+
+
+def _shown(user: reads.Person, change_ids: Sequence[UUID]) -> dict[UUID, str]:
+    """Which candidate passed, and how many criteria."""
+    if not change_ids:
+        return {}
+    rows = Candidate.objects.visible_to(user).filter(change__in=change_ids, state=CandidateState.PASSED)
+    counted = rows.annotate(passed=Count("checks", filter=Q(checks__verdict="passed")), all=Count("checks"))
+    values = counted.order_by("number").values_list("change_id", "number", "passed", "all")
+    return {
+        change_id: f"{passed} of {whole} criteria pass on candidate {number}."
+        for change_id, number, passed, whole in values
+    }
+
+
+def _waiting(
+    kind: str, change: Change, task: Task | None, roles: Mapping[UUID, int], figures: str
+) -> Waiting:
     stop = stop_card(change.stop_limit, change.stop_detail) if kind in reads.STOPS else None
     act = _act(kind, change, stop, task, roles.get(change.organization_id, 0))
-    return Waiting(kind, change, act, stop, task)
+    return Waiting(kind, change, act, stop, task, figures)
 
 
 def _act(kind: str, change: Change, stop: StopCard | None, task: Task | None, role: int) -> Act:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 from uuid import UUID, uuid4
@@ -18,6 +19,7 @@ from django.views.decorators.http import require_http_methods
 from budgets.api import unknown_charge
 from budgets.keys import MeterKind
 from budgets.models import LimitChange, Reservation, ReservationState
+from budgets.money import Usd
 from budgets.reservations import release_unknown
 from tasks import reads
 from tasks.models import Change
@@ -31,6 +33,8 @@ from tenants.models import Organization, Role, User
 
 CHANGES_SHOWN = 50
 UNKNOWN_PER_PAGE = 50
+# What they spend is spent of the organization's month, too.
+UNDER_THE_MONTH = (MeterKind.PROJECT, MeterKind.USER, MeterKind.PROVIDER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,34 @@ class Named:
 
     text: str
     link: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """One limit with what can still be spent under it: its own rest, or less where the organization has less.
+
+    `binds` names the limit that ends it first, where that is not its own; `left` None: nothing binds.
+    """
+
+    subject: str
+    name: str
+    figures: reads.MeterFigures
+    left: Usd | int | None
+    binds: str
+
+
+def effective(rows: Sequence[reads.SubjectLimit]) -> list[Effective]:
+    """Each limit beside the month of the organization, which pays for all that projects and people spend. Pure."""
+    month = next(row.figures for row in rows if row.figures.kind == MeterKind.ORGANIZATION)
+    return [_effective(row, month) for row in rows]
+
+
+def _effective(row: reads.SubjectLimit, month: reads.MeterFigures) -> Effective:
+    own, less = row.figures.left, month.left
+    is_under = row.figures.kind in UNDER_THE_MONTH and isinstance(less, Usd)
+    if is_under and (own is None or (isinstance(own, Usd) and isinstance(less, Usd) and less < own)):
+        return Effective(row.subject, row.name, row.figures, less, month.stop)
+    return Effective(row.subject, row.name, row.figures, own, "")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -69,7 +101,7 @@ def limits(request: HttpRequest, organization_id: UUID) -> HttpResponse:
         request,
         "tasks/limits.html",
         organization,
-        rows=rows,
+        rows=effective(rows),
         form=form,
         preview=preview,
         preview_label=METER_LABELS.get(str(preview.kind), "") if preview else "",
@@ -96,7 +128,9 @@ def unknown_charges(request: HttpRequest, organization_id: UUID) -> HttpResponse
     page = Paginator(unknown.order_by("-created_at", "-pk"), UNKNOWN_PER_PAGE).get_page(
         request.GET.get("page")
     )
-    return _page(request, "tasks/unknown_charges.html", organization, page=page, form=form)
+    changes = Change.objects.of_organization(organization.pk).filter(pk__in=[call.change_id for call in page])
+    keys = {change.pk: change.key for change in changes.only("number")}
+    return _page(request, "tasks/unknown_charges.html", organization, page=page, form=form, keys=keys)
 
 
 def _page(request: HttpRequest, template: str, organization: Organization, **more: Any) -> HttpResponse:
@@ -123,7 +157,7 @@ def _choices(
     kind, _, subject = asked.partition(":")
     if kind == MeterKind.CHANGE:  # from the page of a Change; there may be thousands
         change = cast(Change, limit_of_subject(organization, MeterKind.CHANGE, subject).change)
-        found.insert(0, (f"{kind}:{change.pk}", f"{METER_LABELS[kind]}: {change.key} {change.title}"))
+        found.insert(0, (f"{kind}:{change.pk}", f"{change.key} {change.title}"))
     return found
 
 

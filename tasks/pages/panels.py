@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,8 +12,8 @@ from budgets.money import ZERO, Usd
 from routing.words import Tier
 from tasks import reads
 from tasks.display.hostile import revealed
-from tasks.models import Candidate, Change, Check, Criterion, Task, TaskRun
-from tasks.pages.receipts import receipt_row
+from tasks.models import Candidate, Change, Check, Criterion, DecisionReceipt, Task, TaskRun
+from tasks.pages.receipts import ReceiptRow, receipt_row
 from tasks.pages.stops import StopCard, stop_card
 from tasks.pages.stories import QUIET
 from tasks.pictures.graph import (
@@ -32,6 +32,7 @@ from tasks.states import ENDED_CHANGES, ChangeState
 from tenants.models import Membership, Role
 
 EVENTS_SHOWN = 12
+DECISIONS_SHOWN = 6
 ROUTE = "route"
 # One charge is a step, no course.
 CHARGES_DRAWN_MIN = 2
@@ -96,6 +97,10 @@ class TaskGraph:
     ring_height: int = BOX_HEIGHT + 2 * RING
 
     @property
+    def has_ring(self) -> bool:
+        return any(box.row.task.stop_limit for box in self.boxes)
+
+    @property
     def has_late(self) -> bool:
         return any(late for _, late in self.arrows)
 
@@ -112,19 +117,32 @@ class ChangePanels:
     stop: StopCard | None
     candidate: Candidate | None
     events: list[Any]
+    decisions: tuple[ReceiptRow, ...]
     estimate: tuple[Usd, Usd] | None
     burn: BurnDown | None
     live: bool
+    working: bool  # agents are at work: what goes on at this pace can be said
     lifters: list[str]
 
+    @property
+    def passed(self) -> int:
+        return sum(row.state == "passed" for row in self.criteria)
+
+    @property
+    def other_limits(self) -> list[reads.MeterFigures]:
+        """The limits beside the one that stops first, and what each has left."""
+        return [each for each in self.meters if each is not self.binding and each.left is not None]
+
     def as_context(self) -> Mapping[str, Any]:
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        shown = {each.name: getattr(self, each.name) for each in fields(self)}
+        return shown | {"passed": self.passed, "other_limits": self.other_limits}
 
 
 def change_panels(change: Change, *, now: datetime) -> ChangePanels:
     money = reads.money_of([change])[change.pk]
     checks = reads.latest_checks([change]).get(change.pk, {})
-    whys = _whys(change)
+    receipts = list(reads.receipts_of(change))
+    whys = _whys(receipts)
     rows = tuple(_task_row(task, whys) for task in change.tasks.all())
     events = list(reads.events_of(change).exclude(kind__in=QUIET).reverse()[:EVENTS_SHOWN])
     candidate = change.candidates.select_related("promoted_by").order_by("-number").first()
@@ -140,9 +158,11 @@ def change_panels(change: Change, *, now: datetime) -> ChangePanels:
         stop=stop_card(change.stop_limit, change.stop_detail),
         candidate=candidate,
         events=events,
+        decisions=tuple(receipt_row(each) for each in reversed(receipts[-DECISIONS_SHOWN:])),
         estimate=_estimate(change),
         burn=_burn(change, money, now=now),
         live=change.state not in ENDED_CHANGES,
+        working=change.state in reads.GROUPS["working"],
         lifters=lifters_of(change) if change.stop_limit else [],
     )
 
@@ -180,9 +200,9 @@ def _burn(change: Change, money: reads.Money, *, now: datetime) -> BurnDown | No
     return burn_down(charges, limit=money.limit, start=change.created_at, end=until + ahead, now=until)
 
 
-def _whys(change: Change) -> dict[UUID, tuple[str, ...]]:
+def _whys(receipts: Sequence[DecisionReceipt]) -> dict[UUID, tuple[str, ...]]:
     """Why each attempt got its tier, by run."""
-    routes = reads.receipts_of(change).filter(kind=ROUTE, run__isnull=False)
+    routes = (each for each in receipts if each.kind == ROUTE)
     return {each.run_id: receipt_row(each).sentences for each in routes if each.run_id}
 
 

@@ -26,6 +26,7 @@ from tasks.display.log import LogEntry, ToolLog, log_of, read_log
 from tasks.errors import NotStopped
 from tasks.models import TaskRun
 from tasks.pages.live import mark_of, show
+from tasks.pages.receipts import ReceiptRow, receipt_row
 from tasks.pages.stops import stop_card
 from tasks.pages.stories import Story, story
 from tasks.pictures.timeline import Placed, Span, climb, seconds_axis, timeline, waits
@@ -66,6 +67,7 @@ def run_detail(request: HttpRequest, run_id: UUID) -> HttpResponse:
         "task": run.task,
         "change": run.task.change,
         "tier": Tier(run.tier).word,
+        "why": _why(run),
         "rows": _rows(calls, tools, log, _after(run)),
         "account": run.task.change.project.connector,
         "log": log,
@@ -144,6 +146,12 @@ def packet_detail(request: HttpRequest, run_id: UUID) -> HttpResponse:
         "difference": difference,
     }
     return render(request, "tasks/packet_detail.html", context)
+
+
+def _why(run: TaskRun) -> ReceiptRow | None:
+    """The receipt of its route."""
+    route = run.receipts.filter(kind="route").order_by("id").first()
+    return receipt_row(route) if route is not None else None
 
 
 def _log(run: TaskRun, search: str) -> ToolLog | None:

@@ -32,16 +32,21 @@ from budgets.reports import (
     spend_by,
 )
 from routing.words import Tier
+from tasks.attempts.choice import CLASSIFIER
 from tasks.models import Change, Event
 from tasks.pictures.bars import DayChart, MoneyBar, day_chart, money_bar
 from tasks.pictures.timeline import BurnDown, burn_down, share_of_span
 from tasks.reads import MeterFigures, SubjectLimit, accepted_of, figures_of, limits_of, outcomes_of
+from tasks.reviews import CHECKER, JUDGE
 from tasks.states import RunState
 from tenants.models import Membership, Organization, Project, Role
 
 TOP = 10
 CALLS_SHOWN = 30
-SERIES = ("haiku", "sonnet", "opus", "other")
+# Who classifies and who judges is looked at apart from the tier of its model.
+ROLES = {"classifier": (CLASSIFIER,), "judge": (JUDGE.name, CHECKER.name)}
+TIERS = ("haiku", "sonnet", "opus")
+SERIES = (*TIERS, *ROLES, "other")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,21 @@ class TierOutcome:
     failed: int
     cost: Spend
     lost: Spend
+
+    @property
+    def ended(self) -> int:
+        return self.succeeded + self.failed
+
+    @property
+    def share(self) -> int | None:
+        """How often it sufficed, in per cent; None where nothing has ended."""
+        return self.succeeded * 100 // self.ended if self.ended else None
+
+    @property
+    def lost_share(self) -> int | None:
+        """The part of its money that went into failed attempts, in per cent."""
+        whole = self.cost.charged.micro
+        return self.lost.charged.micro * 100 // whole if whole else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +114,7 @@ def spend_figures(
         "coverage": sums.coverage,
         "chart": _chart(rows, first, last),
         "series": SERIES,
+        "tier_names": TIERS,
         "month": month,
         "burn": _burn(calls, month, days_of_month, now=now) if all_of_it else None,
         "raises": _raises(organization, month, now=now) if all_of_it else (),
@@ -120,10 +141,15 @@ def _of_changes(rows: Sequence[DaySpend]) -> Spend:
 def _chart(rows: Sequence[DaySpend], first: date, last: date) -> DayChart:
     by_day: dict[date, dict[str, Usd]] = {day: {} for day in days(first, last)}
     for row in rows:
-        name = row.tier if row.tier in SERIES else "other"
+        name = _series(row)
         of_day = by_day.setdefault(row.day, {})
         of_day[name] = of_day.get(name, ZERO) + row.spend.charged
     return day_chart(sorted(by_day.items()), SERIES)
+
+
+def _series(row: DaySpend) -> str:
+    role = next((name for name, purposes in ROLES.items() if row.purpose in purposes), "")
+    return role or (row.tier if row.tier in TIERS else "other")
 
 
 def _month(organization: Organization, *, now: datetime) -> MeterFigures:

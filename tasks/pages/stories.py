@@ -117,6 +117,16 @@ END_WORDS: Mapping[str, str] = {
     "resume_rejected": "it had paused, and what it stood on had changed",
 }
 
+# Why a Task failed for good; the words of `routing.escalate` and `tasks.attempts.refusal`.
+FAILURE_WORDS: Mapping[str, str] = {
+    "connector_not_found": "the project's connector is missing or off",
+    "dependency_merge_conflict": "what it builds on does not merge",
+    "internal_fault": "Remit could not start it",
+    "packet_too_large": "what it must be told does not fit",
+    "second_transport_failure": "the provider failed twice",
+    "worker_lost_repeatedly": "its worker died again and again",
+}
+
 WHY: Mapping[str, str] = {
     "change_cancelled": "the change was cancelled",
     "composed_anew": "it is composed anew",

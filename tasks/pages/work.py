@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, cast
 from uuid import UUID, uuid4
 
@@ -15,15 +14,15 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
 from agents import archive
-from routing.words import Tier
 from tasks import reads
 from tasks.display.diff import Patch, read_patch
 from tasks.display.hostile import revealed
-from tasks.models import Change, ChangeSet, DecisionReceipt, Task, TaskRun
+from tasks.models import Change, ChangeSet, Task
 from tasks.pages.forms import CommentForm, ReasonForm
+from tasks.pages.lanes import windows_of
 from tasks.pages.live import mark_of, show
 from tasks.pages.panels import lifters_of
-from tasks.pages.receipts import ReceiptRow, receipt_row
+from tasks.pages.receipts import receipt_row
 from tasks.pages.stops import stop_card
 from tasks.protected import is_protected
 from tasks.reopening import followers_of, send_back
@@ -38,17 +37,6 @@ PLACE_CHARACTERS_MAX = 300
 OPEN_STATES = frozenset({TaskState.PENDING, TaskState.READY, TaskState.RUNNING, TaskState.BLOCKED})
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """One attempt. `counts` is False for attempts before the current window: they no longer count."""
-
-    run: TaskRun
-    tier: str
-    counts: bool
-    opens_window: bool
-    receipts: tuple[ReceiptRow, ...]
-
-
 @require_GET
 @login_required
 def task_detail(request: HttpRequest, task_id: UUID) -> HttpResponse:
@@ -60,8 +48,8 @@ def task_detail(request: HttpRequest, task_id: UUID) -> HttpResponse:
     context = {
         "task": task,
         "change": task.change,
-        "lanes": list(_lanes(runs, receipts, task.attempts_reset_at)),
-        "opening": max(task.reopenings.all(), key=lambda each: each.at, default=None),
+        "windows": windows_of(runs, receipts, task.reopenings.all(), task.attempts_reset_at),
+        "attempts": len(runs),
         "other_receipts": [receipt_row(each) for each in receipts if each.run_id is None],
         "stop": stop_card(task.stop_limit, task.stop_detail),
         "lifters": lifters_of(task.change) if task.stop_limit else [],
@@ -131,20 +119,6 @@ def commentable(changesets: Sequence[ChangeSet], change: Change, *, role: Role |
         return {}
     done = (each for each in changesets if each.task.state == TaskState.DONE)
     return {revealed(path): each.task_id for each in done for path in each.own_files}
-
-
-def _lanes(runs: Sequence[TaskRun], receipts: Sequence[DecisionReceipt], reset_at: Any) -> Iterator[Lane]:
-    seen_window = reset_at is None
-    for run in runs:
-        counts = reset_at is None or run.started_at >= reset_at
-        yield Lane(
-            run=run,
-            tier=Tier(run.tier).word,
-            counts=counts,
-            opens_window=counts and not seen_window,
-            receipts=tuple(receipt_row(each) for each in receipts if each.run_id == run.pk),
-        )
-        seen_window = seen_window or counts
 
 
 def _patch(changeset: ChangeSet | None) -> Patch | None:

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 Key = TypeVar("Key")
 
-BOX_WIDTH = 190
+BOX_WIDTH = 214
 BOX_HEIGHT = 64
 GAP_X = 56
 GAP_Y = 20

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django import template
@@ -21,7 +21,7 @@ from tasks.display.hostile import revealed as revealed_text
 from tasks.models import Event
 from tasks.pages.repository import card_of
 from tasks.pages.stops import METER_LABELS, STOP_LABELS
-from tasks.pages.stories import END_WORDS, Story, story
+from tasks.pages.stories import END_WORDS, FAILURE_WORDS, Story, story
 from tenants.models import Project
 
 register = template.Library()
@@ -50,6 +50,18 @@ def stop_label(limit: object) -> str:
 def end_words(reason: object) -> str:
     """How an attempt ended, as a person would say it."""
     return END_WORDS.get(str(reason), words(reason))
+
+
+@register.filter
+def failure_words(failure: object) -> str:
+    """Why a Task failed for good, as a person would say it."""
+    return FAILURE_WORDS.get(str(failure), words(failure))
+
+
+@register.filter
+def figure(amount: object) -> str:
+    """Money, or a count with its thousands apart."""
+    return f"{amount:,}" if isinstance(amount, int) else str(amount)
 
 
 @register.filter
@@ -90,6 +102,12 @@ def coloured(text: object) -> tuple[Piece, ...]:
 def of(table: Mapping[Any, Any], key: object) -> Any:
     """An entry of a table that a page got along; 0 where there is none."""
     return table.get(key, 0)
+
+
+@register.filter
+def count_of(things: Sequence[object], one: str) -> int:
+    """How many of the things are that one."""
+    return sum(each == one for each in things)
 
 
 @register.filter

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 from uuid import uuid4
 
@@ -120,13 +121,17 @@ def tab_link(context: Context, name: str, label: str, *args: Any) -> SafeString:
 
 
 @register.simple_tag(takes_context=True)
-def nav_link(context: Context, name: str, label: str, key: str) -> SafeString:
-    """A link of the main navigation, with its key; nothing when there is no such page."""
+def nav_link(context: Context, name: str, label: str, key: str, *also: str) -> SafeString:
+    """A link of the main navigation, with its key; nothing when there is no such page.
+
+    `also` are the beginnings of other addresses that lie below it.
+    """
     try:
         address = reverse(name)
     except NoReverseMatch:
         return SafeString("")
-    here = "page" if _is_here(context, address) else ""
+    below = getattr(context.get("request"), "path", "").startswith(also)
+    here = "page" if _is_here(context, address) else "true" if below else ""
     current = format_html(' aria-current="{}"', here) if here else SafeString("")
     return format_html('<a href="{}" data-go="{}"{}>{}</a>', address, key, current, label)
 
@@ -154,8 +159,13 @@ def _shown(facts: Mapping[str, Any], name: str) -> str:
     """A value as people read it: money is kept in micro-dollars, and no limit as nothing."""
     value = facts.get(name)
     if name == "budget" or (name == "limit" and facts.get("unit") == "usd"):
-        return "none" if value is None else f"${value / MICRO_PER_USD:,.4f}"
+        return "none" if value is None else _dollars(value)
     return "none" if value is None and name == "limit" else _value(value)
+
+
+def _dollars(micro: int) -> str:
+    """As everywhere: 4 decimals under $1, 2 above."""
+    return f"${Decimal(micro) / MICRO_PER_USD:,.{4 if abs(micro) < MICRO_PER_USD else 2}f}"
 
 
 def _value(value: object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
@@ -25,7 +25,7 @@ from tasks.changes import submit_change
 from tasks.dependents import settle_dependents
 from tasks.dispatch import due_tasks
 from tasks.fence import due_changes
-from tasks.models import Change, Check, Task
+from tasks.models import Change, Check, Reopening, Task
 from tasks.promotion import promote
 from tasks.states import CandidateState, ChangeState, TaskState
 from tasks.stops import DECIDED_ON
@@ -95,6 +95,7 @@ class Scene:
     owner_pages: Sequence[tuple[str, str]]
     member_pages: Sequence[tuple[str, str]]
     stranger_pages: Sequence[tuple[str, str]]
+    operator_pages: Sequence[tuple[str, str]]  # of who runs the deployment
 
 
 def make_scene(team: Team) -> Scene:
@@ -133,6 +134,7 @@ def make_scene(team: Team) -> Scene:
         ("task-stopped", f"/tasks/{stopped_task.pk}"),
         ("task-done", f"/tasks/{done_run.task_id}"),
         ("task-failed", f"/tasks/{rows['failed_task'].pk}"),
+        ("task-reopened", f"/tasks/{rows['reopened'].pk}"),
         ("run-live", f"/runs/{rows['live_run'].pk}"),
         ("candidate", f"/candidates/{waiting.pk}"),
         ("spend", "/spend"),
@@ -190,7 +192,12 @@ def make_scene(team: Team) -> Scene:
         ("invitation", reverse("invitation-accept", args=[secret])),
         ("invitation-gone", reverse("invitation-accept", args=["never-sent"])),
     ]
-    return Scene(team, viewer, operator, owner, member, stranger)
+    of_operator = [
+        ("organization-new", "/organizations/new"),
+        ("organization", f"/organizations/{of}"),
+        ("admin", "/admin/"),
+    ]
+    return Scene(team, viewer, operator, owner, member, stranger, of_operator)
 
 
 def outside_pages(team: Team) -> Sequence[tuple[str, str]]:
@@ -472,12 +479,21 @@ def _rows(team: Team) -> dict[str, Any]:
     make_receipt(failed, task=failed_task, run=failed_run)
     unmerged = change("Two ways to round", ChangeState.RUNNING)
     criterion = make_criterion(unmerged)
+    sides = [make_task(unmerged, title=title, state=TaskState.DONE) for title in ("Up", "Down", "Show it")]
+    layers = [make_changeset(each, own_files=["tally/ledger.py"]) for each in sides]
+    reopened = _reopened(unmerged, team, needs=sides[0], now=now)
     conflict = make_candidate(
         unmerged,
         state=CandidateState.CONFLICT,
         problem="conflict",
+        changesets=[str(each.pk) for each in layers],
         conflicts=[
-            {"task": "T2", "paths": ["tally/ledger.py", "a/\u202eb.py"], "messages": ["CONFLICT (content)"]}
+            {
+                "changeset": str(layers[1].pk),
+                "task": "T2",
+                "paths": ["tally/ledger.py", "a/\u202eb.py"],
+                "messages": ["CONFLICT (content)"],
+            }
         ],
         flagged_files=["tests/test_ledger.py", ".github/workflows/ci.yml"],
         patch_key=archive.put("patches/scene.patch", _PATCH),
@@ -507,7 +523,47 @@ def _rows(team: Team) -> dict[str, Any]:
         "failed_run": failed_run,
         "live_run": live,
         "conflict": conflict,
+        "reopened": reopened,
     }
+
+
+def _reopened(change: Change, team: Team, *, needs: Task, now: datetime) -> Task:
+    """A Task in its second window: two attempts that no longer count, and one that published its work."""
+    task = make_task(change, title="Round half to even", state=TaskState.DONE, needs=(needs,))
+    hour = timedelta(hours=1)
+    for number, end in ((1, EndReason.STUCK), (2, EndReason.RUN_CALL_CAP)):
+        run = make_failed_run(
+            task,
+            end,
+            started_at=now - 4 * hour + number * timedelta(minutes=5),
+            context_hash="c" * 64,
+            caps={"calls_max": 16, "reads_max": 12},
+            note=HOSTILE[:90],
+        )
+        make_receipt(change, task=task, run=run, at=run.started_at)
+    Reopening.objects.create(
+        task=task,
+        key="scene",
+        by=team.admin,
+        stop_limit="max_attempts_per_tier",
+        reason=HOSTILE[:90],
+        at=now - hour,
+    )
+    Task.objects.filter(pk=task.pk).update(attempts_reset_at=now - hour)
+    run = make_run(
+        task,
+        state="succeeded",
+        end_reason="completed",
+        started_at=now - hour / 2,
+        ended_at=now - hour / 3,
+        context_hash="d" * 64,
+        caps={"calls_max": 32, "reads_max": 12},
+        packet_key=_packet(team),
+    )
+    detail = {"by": "classifier", "confidence": "0.83", "floor": "sonnet"}
+    make_receipt(change, task=task, run=run, at=run.started_at, decision="sonnet", detail=detail)
+    make_changeset(task, run=run, own_files=["tally/money.py"], files=["tally/ledger.py", "tally/money.py"])
+    return task
 
 
 def _packet(team: Team) -> str:

@@ -60,6 +60,7 @@ def test_every_page_is_whole_in_both_schemes_at_both_widths(
         (scene.team.owner, scene.owner_pages, "owner"),
         (scene.team.member, scene.member_pages, "member"),
         (None, scene.stranger_pages, "stranger"),
+        (scene.operator, scene.operator_pages, "operator"),
     )
     for person, pages, who in visits:
         page = watched(chromium, found, expected=REFUSED)

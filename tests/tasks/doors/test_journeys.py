@@ -116,8 +116,8 @@ def test_an_admin_raises_a_budget_and_the_window_opens_again(
     assert {f"{change.key}/{each.task.key}" for each in opened} == set(promised)
     assert {each.by for each in opened} == {team.admin}
     page.goto(f"{asgi_server}/tasks/{opened[0].task_id}")
-    expect(page.locator(".window-mark")).to_contain_text(f"opened by {team.admin.email}")
-    expect(page.locator(".window-mark")).to_contain_text("It is worth it.")
+    expect(page.locator("#window-2")).to_contain_text(f"reopened by {team.admin.email}")
+    expect(page.locator("#window-2")).to_contain_text("It is worth it.")
     assert complaints == []
 
 

@@ -330,7 +330,7 @@ def test_a_task_page_shows_attempts_receipts_and_the_diff(client: Client, projec
     key = archive.put(f"patches/{task.pk}.patch", patch)
     make_changeset(task, patch_key=key, intent=HOSTILE)
     page = read(client, f"/tasks/{task.pk}")
-    assert "New attempt window" in page
+    assert "Window 2" in page
     assert "A small first attempt at low risk goes to haiku." in page
     assert "<script>alert" not in page
     assert f"/runs/{old.pk}" in page
@@ -416,8 +416,10 @@ def test_after_main_moved_a_person_has_the_candidate_composed_anew(client: Clien
     settle_trunk(project.pk, now=NOW)
     page = read(client, f"/candidates/{candidate.pk}")
     assert "Compose it anew" in page
-    assert "Promote to main" not in page
-    assert "disabled" not in page.partition("<main")[2]
+    assert '<button class="button" disabled aria-describedby="not-now">Promote to main</button>' in page
+    assert "Main has moved since it was composed." in page
+    assert page.partition("<main")[2].count("disabled") == 1
+    assert '<button class="button primary">Compose it anew</button>' in page
     client.post(f"/candidates/{candidate.pk}/promote")
     change.refresh_from_db()
     assert (change.state, store.commit_of_main()) == (ChangeState.COMPOSING, theirs)
