@@ -107,6 +107,14 @@ def django_db_modify_db_settings(
 
 
 @pytest.fixture(autouse=True, scope="session")
+def quick_database() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        database.keep_connected(patch)
+        database.flush_rows_of_tests_only(patch)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
 def no_network() -> Iterator[None]:
     """A connection that would leave this machine is a mistake in the test, named at once."""
     connect, connect_ex = socket.socket.connect, socket.socket.connect_ex

@@ -1,4 +1,6 @@
-"""The migrated database of the tests on SQLite, made once and copied: migrating takes seconds in every process.
+"""What the tests spare themselves of the database: migrating, connecting and flushing, in every process and test.
+
+On SQLite a migrated database is made once and copied: migrating takes seconds.
 
 The copy is kept between runs under the hash of what the schema comes from. `migrate` still runs over each copy
 and finds nothing to do; `--create-db` migrates an empty database, as on PostgreSQL.
@@ -12,11 +14,18 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pytest
 from django.apps import apps
 from django.conf import settings
 from django.core.management import call_command
+from django.core.management.commands import flush
 from django.db import connection
+from django.test import TestCase
+
+# Made by `migrate` and changed by no test: to make them anew took nine tenths of each flush.
+LASTING_TABLES = {"django_content_type", "auth_permission"}
 
 
 def lay_out(folder: Path, target: Path) -> None:
@@ -56,3 +65,26 @@ def _migrate(path: Path) -> None:
     finally:
         connection.close()
         connection.settings_dict["NAME"] = named
+
+
+def keep_connected(patch: pytest.MonkeyPatch) -> None:
+    """Django disconnects after each class, and for pytest each test is one; SQLite then reads 100 tables' schema."""
+
+    def tear_down(cls: Any) -> None:
+        cls._rollback_atomics(cls.cls_atomics)
+        super(TestCase, cls).tearDownClass()
+
+    patch.setattr(TestCase, "tearDownClass", classmethod(tear_down))
+
+
+def flush_rows_of_tests_only(patch: pytest.MonkeyPatch) -> None:
+    """After a test with transactions of its own: the lasting tables stay, and are not filled anew."""
+
+    def sql_flush(style: Any, connection: Any, **options: Any) -> list[str]:
+        names = connection.introspection.django_table_names(only_existing=True, include_views=False)
+        own = [name for name in names if name not in LASTING_TABLES]
+        statements: list[str] = connection.ops.sql_flush(style, own, **options)
+        return statements
+
+    patch.setattr(flush, "sql_flush", sql_flush)
+    patch.setattr(flush, "emit_post_migrate_signal", lambda *_, **__: None)
