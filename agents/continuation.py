@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -28,6 +29,7 @@ from agents.spec import AttemptSpec, Paused
 from agents.tools.toolbox import specs_of, tools_for
 from agents.workspace.checkout import KEPT_REFS, Workspace
 from agents.workspace.git import store_for
+from agents.workspace.upkeep import stores
 from routing.active_time import Claimed, Exhausted, claim, given_back
 from routing.words import EndReason
 from tenants.models import User
@@ -35,6 +37,9 @@ from tenants.models import User
 # Other attempts of the Change hold its sandboxes: each ends within its own time.
 SANDBOX_ASK_SECONDS = 2.0
 SANDBOX_WAIT_SECONDS_MAX = 300.0
+# Until then the row of a first pause may be on its way; a run works 15 minutes at most.
+ORPHAN_AGE_HOURS_MIN = 24
+REF = re.compile(r"(?P<run>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-(?P<revision>[0-9]{1,5})")
 DECLINED = "A person declined this command; it was not run."
 # What an approval binds beside its own id (row 228), and what a person sends back with the decision.
 BOUND = ("record", "revision", "payload_hash")
@@ -219,6 +224,13 @@ def decide(
     return True
 
 
+def take_back(approval: Approval) -> None:
+    """A yes that its person may not say any more: the same command waits for another's. Raises `Mismatch`."""
+    said = Approval.objects.filter(pk=approval.pk, state=ApprovalState.APPROVED, effect_began_at__isnull=True)
+    if not said.update(state=ApprovalState.PENDING, decided_by=None, decided_at=None, reason=""):
+        raise Mismatch("state", "this yes is used, or taken back already")
+
+
 def claim_time(record: Continuation, *, now: datetime) -> Claimed | Exhausted:
     """All that is left, for one worker (row 231). A second claim finds nothing."""
     verdict = claim(record.remaining_ms)
@@ -308,6 +320,20 @@ def close(run_id: UUID, *, abandoned: bool = False, now: datetime) -> None:
     _forget_later(record)
 
 
+def forget_orphans(*, now: datetime) -> int:
+    """The housekeeping's share: names of kept files that no pause needs any more, left by workers that died. How many.
+
+    A live pause is never touched, nor one whose row is on its way: files are kept before the rows are written.
+    """
+    count = 0
+    for store in stores():
+        with suppress(OSError, GitError):  # a broken repository keeps the others from nothing
+            for name in _orphans(store.names(KEPT_REFS), now=now):
+                store.drop_ref(KEPT_REFS, name)
+                count += 1
+    return count
+
+
 def reconcile(approval: Approval, *, took_effect: bool, by: User, reason: str, now: datetime) -> bool:
     """Store what a person found out; nothing is run. False when this is stored already. Raises `Mismatch`."""
     fresh = Approval.objects.select_for_update().select_related("continuation").get(pk=approval.pk)
@@ -385,6 +411,33 @@ def _ms(since: datetime, until: datetime) -> int:
 
 def _ref(run_id: UUID, revision: int) -> str:
     return f"{run_id}-{revision}"
+
+
+def _orphans(names: Iterable[str], *, now: datetime) -> list[str]:
+    named = {name: found for name in names if (found := _named(name)) is not None}
+    rows = Continuation.objects.filter(run_id__in={run_id for run_id, _ in named.values()})
+    ended = set(rows.filter(state=ContinuationState.CLOSED).values_list("run_id", flat=True))
+    paused: dict[UUID, int] = dict(
+        rows.exclude(state=ContinuationState.CLOSED).values_list("run_id", "revision")
+    )
+
+    def needed(run_id: UUID, revision: int) -> bool:
+        if run_id in paused:
+            return revision >= paused[run_id]
+        return run_id not in ended and now - _made_at(run_id) < timedelta(hours=ORPHAN_AGE_HOURS_MIN)
+
+    return [name for name, found in named.items() if not needed(*found)]
+
+
+def _named(ref: str) -> tuple[UUID, int] | None:
+    """Run and revision of a name that `_ref` made; None for any other."""
+    found = REF.fullmatch(ref)
+    return (UUID(found["run"]), int(found["revision"])) if found else None
+
+
+def _made_at(run_id: UUID) -> datetime:
+    """The ids of runs say when they were made."""
+    return datetime.fromtimestamp((run_id.int >> 80) / 1_000, tz=UTC)
 
 
 def _forget_later(record: Continuation) -> None:

@@ -8,6 +8,7 @@ from celery import shared_task
 
 from agents import index
 from agents.clock import WALL
+from agents.continuation import forget_orphans
 from agents.workspace.checkout import close_leaked
 from agents.workspace.upkeep import maintain_stores, prepare_missing
 
@@ -26,7 +27,8 @@ def close_leaked_workspaces() -> None:
 
 @shared_task(name="agents.maintain_stores", ignore_result=True)
 def maintain_every_store() -> None:
-    """Nightly: packs the repositories and forgets dependencies that nothing uses."""
+    """Nightly: forgets what pauses left, packs the repositories, forgets dependencies that nothing uses."""
+    forget_orphans(now=WALL.now())
     maintain_stores()
 
 

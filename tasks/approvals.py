@@ -22,7 +22,7 @@ from tasks.stops import APPROVAL_NEEDED, EFFECT_UNCERTAIN
 from tasks.transitions import locked_change, move_task
 from tasks.windows import REASON_CHARACTERS_MAX
 from tenants import audit, text
-from tenants.access import require_role
+from tenants.access import require_role, role_of
 from tenants.errors import NotVisible
 from tenants.models import Role, User
 
@@ -76,6 +76,12 @@ def approval_for(user: User, approval_id: UUID) -> Asked:
     if approval is None or run is None:
         raise NotVisible("approval")
     return Asked(approval, run)
+
+
+def may_decide(user: User | None, organization_id: UUID) -> bool:
+    """Asked again when an attempt goes on: whoever said yes may have lost their role since (row 230)."""
+    role = None if user is None else role_of(user, organization_id)
+    return role is not None and role >= ROLE
 
 
 @transaction.atomic

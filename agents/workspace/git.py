@@ -242,6 +242,12 @@ class Store:
             if self.find(ref) != commit:
                 raise
 
+    def names(self, kind: str) -> tuple[str, ...]:
+        """Of everything that is kept as refs/<kind>/<name>."""
+        place = f"refs/{_ref_part(kind)}/"
+        out = self.git("for-each-ref", "--format=%(refname)", place).out
+        return tuple(name_text(line).removeprefix(place) for line in out.splitlines())
+
     def drop_ref(self, kind: str, name: object) -> None:
         """Forgets a name; nothing happens when it is not there."""
         ref = f"refs/{_ref_part(kind)}/{_ref_part(name)}"

@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 def maintain_stores() -> int:
     """Packs every repository (never dropping what a ref names), and forgets unused dependencies."""
     count = 0
-    for store in _stores():
+    for store in stores():
         try:
             store.maintain()
             count += 1
@@ -60,7 +60,7 @@ def forget_unused_dependencies() -> int:
 
 def _prepare_missing() -> int:
     count = 0
-    for store in _stores():
+    for store in stores():
         commit = store.commit_of_main()
         if commit is None:
             continue
@@ -75,7 +75,8 @@ def _prepare_missing() -> int:
     return count
 
 
-def _stores() -> Iterator[Store]:
+def stores() -> Iterator[Store]:
+    """Every repository of this machine."""
     root = settings.PLANE.data_dir / "git"
     for place in sorted(root.glob("*.git")) if root.is_dir() else ():
         store = Store(place)

@@ -11,19 +11,20 @@ from agents import continuation
 from agents.clock import Clock
 from agents.continuation import claim_time
 from agents.errors import SnapshotError, StopRun
-from agents.models import Approval, Continuation
+from agents.models import Approval, ApprovalState, Continuation
 from agents.runlog import empty_rows
 from agents.snapshot import Snapshot
 from agents.spec import AttemptSpec, Outcome, Paused, RunCaps
 from routing.active_time import Claimed, Exhausted
 from routing.tiers import model_for
 from routing.words import EndReason, Tier
+from tasks.approvals import may_decide
 from tasks.attempts.finish import finish
 from tasks.attempts.spec import binding, spec_of, stack_now
 from tasks.claims import release_claims, take_claims
 from tasks.dispatch import wake_next, wake_waiting_for_money
 from tasks.errors import LostRace
-from tasks.events import record, tell_noted
+from tasks.events import record, tell_noted, write_receipt
 from tasks.funding import cost_of_run, stop_task
 from tasks.models import Task, TaskRun
 from tasks.opus import opus_rule
@@ -91,11 +92,14 @@ def pause(run: TaskRun, spec: AttemptSpec, paused: Paused, *, now: datetime) -> 
 
 
 def resume(task: Task, run: TaskRun, *, clock: Clock) -> Resumed | None:
-    """Claim a decided pause and check that all is as it was (rows 230, 231, 233). None: it ended, its rows say why.
+    """Claim a decided pause and check that all is as it was (rows 230, 231, 233).
 
-    Raises `LostRace` when somebody else has the Task by now.
+    None: it ended, or waits for another person's yes; its rows say why. Raises `LostRace` when somebody else has
+    the Task by now.
     """
     now, log_key = clock.now(), run.tool_log_key
+    if _asked_again(task, run, now=now):
+        return None
     verdict = _claim(task, run, now=now)
     found = _exhausted() if isinstance(verdict, Exhausted) else _checked(task, run, now=now)
     if isinstance(found, Resumed):
@@ -106,6 +110,37 @@ def resume(task: Task, run: TaskRun, *, clock: Clock) -> Resumed | None:
     finish(run, counted, now=now)
     empty_rows(run.pk)
     return None
+
+
+@transaction.atomic
+def _asked_again(task: Task, run: TaskRun, *, now: datetime) -> bool:
+    """Whether the yes lapsed with its person's role: then the command waits on, and no time is claimed."""
+    change = locked_change(task.change_id)
+    said = Approval.objects.filter(
+        continuation__run_id=run.pk, state=ApprovalState.APPROVED, effect_began_at__isnull=True
+    )
+    approval = said.select_related("decided_by").first()
+    if approval is None or may_decide(approval.decided_by, change.organization_id):
+        return False
+    continuation.take_back(approval)
+    data = {"approval": str(approval.pk)}
+    more = {**data, "argv": approval.argv}
+    by = {"by": str(approval.decided_by_id or "")}
+    write_receipt(
+        "approval",
+        "lapsed",
+        change=change,
+        task=task,
+        run=run,
+        reasons=["approver_may_not"],
+        detail=more | by,
+        now=now,
+    )
+    record("approval.asked", change=change, task=task, run=run, data=data, now=now)
+    held_by = task.owner
+    stop_task(task, APPROVAL_NEEDED, reason=APPROVAL_NEEDED, run=run, more=more, held_by=held_by, now=now)
+    wake_next(change, now=now)
+    return True
 
 
 def _exhausted() -> Outcome:

@@ -45,6 +45,7 @@ SENTENCES = {
     "composing": "While the work was put together.",
     "connector_not_found": "The project's connector is missing or off.",
     "declined": "A person declined the command.",
+    "approver_may_not": "Whoever approved the command may not do so any more: it waits for another person.",
     "took_effect": "A person looked: the command took effect.",
     "no_effect": "A person looked: the command had no effect.",
     STOPPED_BY_PERSON: "A person stopped the attempt.",

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from agents import archive, continuation
-from agents.continuation import Mismatch
+from agents.continuation import Mismatch, forget_orphans
 from agents.errors import SandboxLimit
+from agents.jobs import maintain_every_store
 from agents.models import Approval, ApprovalState, Continuation, ContinuationState, ModelCall, ToolCall
 from agents.workspace.checkout import Workspace
 from agents.workspace.git import store_for
@@ -362,6 +365,53 @@ def raise_the_floor(world: World) -> None:
     Task.objects.update(area="billing")
 
 
+def lower(admin: User) -> None:
+    Membership.objects.filter(user=admin).update(role=Role.MEMBER)
+
+
+def remove(admin: User) -> None:
+    Membership.objects.filter(user=admin).delete()
+
+
+def switch_off(admin: User) -> None:
+    User.objects.filter(pk=admin.pk).update(is_active=False)
+
+
+def delete(admin: User) -> None:
+    admin.delete()
+
+
+@pytest.mark.parametrize("lose_the_right", [lower, remove, switch_off, delete])
+def test_a_yes_of_somebody_who_may_not_say_it_any_more_waits_for_another_person(
+    world: World, admin: User, task: Task, lose_the_right: Callable[[User], None]
+) -> None:
+    """Row 230: the authority of the approver, too. Nothing is lost: the very command waits, and is run once."""
+    say(world, admin)
+    lose_the_right(admin)
+    world.work(rounds=3)
+    run, fresh, approval = TaskRun.objects.get(task=task), world.fresh(task), the_approval()
+    assert (run.state, run.end_reason, run.owner) == (RunState.PAUSED, "", "")
+    assert (fresh.state, fresh.stop_limit, fresh.owner) == (TaskState.BLOCKED, "approval_needed", "")
+    assert fresh.stop_detail["approval"] == str(approval.pk)
+    assert (approval.decided_by, approval.decided_at, approval.reason) == (None, None, "")
+    lapsed = receipts(task, "approval")[-1]
+    assert (lapsed.decision, lapsed.reasons) == ("lapsed", ["approver_may_not"])
+    assert len(events("approval.asked")) == 2
+    assert not ToolCall.objects.filter(name="run_command").exists()
+    assert say(world, make_member(world.project.organization, Role.ADMIN))
+    world.work()
+    assert ends(task) == ["haiku completed"]
+    assert ToolCall.objects.filter(name="run_command").count() == 1
+
+
+def test_a_no_stands_whoever_said_it(world: World, admin: User, task: Task) -> None:
+    say(world, admin, approves=False, reason="Not today.")
+    lower(admin)
+    world.work()
+    assert ends(task) == ["haiku completed"]
+    assert ToolCall.objects.get(name="run_command").outcome == "refused"
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [
@@ -550,6 +600,37 @@ def test_a_command_whose_worker_died_is_never_replayed(
     )
     world.run_once(task)
     assert the_approval().pk != approval.pk, "the next attempt asks anew"
+
+
+def made_at(moment: datetime) -> UUID:
+    """The id of a run that began then: a UUID of version 7 begins with its milliseconds."""
+    return UUID(int=int(moment.timestamp() * 1_000) << 80 | 0x7 << 76 | 0b10 << 62)
+
+
+def test_files_that_no_pause_needs_any_more_are_swept_and_no_live_ones(
+    world: World, admin: User, task: Task
+) -> None:
+    """A worker that dies around the commit of a pause or of its end leaves a name that keeps a commit for ever."""
+    record, store = Continuation.objects.get(), store_for(world.project.pk)
+    live, commit = f"{record.run_id}-1", record.tree_commit
+    now, two_days = timezone.now(), timedelta(days=2)
+    gone, being_kept = made_at(now - two_days), made_at(now)
+    for name in (f"{gone}-1", f"{record.run_id}-2", f"{being_kept}-1", "odd"):
+        store.keep_ref("continuations", name, commit)
+    assert forget_orphans(now=now) == 1
+    # The next pause of the live one, and the first of a run that began just now: their rows may be on their way.
+    assert sorted(store.names("continuations")) == sorted(
+        [live, f"{record.run_id}-2", f"{being_kept}-1", "odd"]
+    )
+    Continuation.objects.update(revision=2)
+    assert forget_orphans(now=now) == 1, "an earlier pause of an attempt that pauses again"
+    assert live not in store.names("continuations")
+    Continuation.objects.update(state=ContinuationState.CLOSED, remaining_ms=0, closed_at=now)
+    assert forget_orphans(now=now) == 1, "the attempt has ended"
+    assert sorted(store.names("continuations")) == sorted([f"{being_kept}-1", "odd"])
+    maintain_every_store()
+    assert forget_orphans(now=now + two_days) == 1, "no row came for it"
+    assert list(store.names("continuations")) == ["odd"]
 
 
 def test_a_cancelled_change_withdraws_what_waits(world: World, admin: User, task: Task) -> None:
