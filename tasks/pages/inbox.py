@@ -35,9 +35,8 @@ from webhooks.endpoints import switched_off_by_remit
 from webhooks.models import Endpoint
 
 ROWS_OF_A_KIND_MAX = 8  # the rest is a link away
-COUNTED_MAX = (
-    100  # of what runs: beyond it the page says "or more", and reads no thousands of rows for a figure
-)
+# Of what runs: beyond it the page says "or more", and reads no thousands of rows for a figure.
+COUNTED_MAX = 100
 CHANGES_WATCHED_MAX = 200  # the newest that are alive, for budgets that run out
 LINKS = {
     "approve": "state=budget_blocked&stop=approve",
