@@ -12,6 +12,8 @@ from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, connections, models
 
+from budgets.driver import mark, run
+
 # Fields whose values go to every database as they are; an automatic date is not among them.
 _PLAIN = frozenset(
     {
@@ -29,13 +31,12 @@ def insert(row: models.Model) -> None:
     """A new row; its key is filled in where the database chooses it. No signal is sent: nobody here listens."""
     model, link = type(row), connections[DEFAULT_DB_ALIAS]
     chosen_here = row.pk is not None
-    with link.cursor() as cursor:
-        cursor.execute(
-            _insert_statement(model, chosen_here, link.vendor),
-            _values(row, _fields(model, chosen_here), link, new=True),
-        )
-        if not chosen_here:
-            row.pk = cursor.lastrowid if link.vendor == "sqlite" else cursor.fetchone()[0]
+    done = run(
+        _insert_statement(model, chosen_here, mark()),
+        _values(row, _fields(model, chosen_here), link, new=True),
+    )
+    if not chosen_here:
+        row.pk = done.lastrowid if link.vendor == "sqlite" else done.fetchone()[0]
     row._state.adding, row._state.db = False, DEFAULT_DB_ALIAS
 
 
@@ -44,12 +45,8 @@ def update(row: models.Model, names: Sequence[str]) -> None:
     model, link = type(row), connections[DEFAULT_DB_ALIAS]
     fields = tuple(_field(model, name) for name in names)
     key = _key_of(model).get_db_prep_value(row.pk, link)
-    with link.cursor() as cursor:
-        cursor.execute(
-            _update_statement(model, tuple(names), link.vendor),
-            [*_values(row, fields, link, new=False), key],
-        )
-        assert cursor.rowcount == 1, f"{cursor.rowcount} rows of {model.__name__} {row.pk}"
+    done = run(_update_statement(model, tuple(names), mark()), [*_values(row, fields, link, new=False), key])
+    assert done.rowcount == 1, f"{done.rowcount} rows of {model.__name__} {row.pk}"
 
 
 def _values(row: models.Model, fields: tuple[Any, ...], link: Any, *, new: bool) -> list[Any]:
@@ -67,17 +64,17 @@ def _fields(model: type[models.Model], with_key: bool) -> tuple[Any, ...]:
 
 
 @cache
-def _insert_statement(model: type[models.Model], with_key: bool, vendor: str) -> str:
+def _insert_statement(model: type[models.Model], with_key: bool, mark: str) -> str:
     columns = [_quoted(field.column) for field in _fields(model, with_key)]
-    marks = ", ".join(["%s"] * len(columns))
-    returning = "" if with_key or vendor == "sqlite" else f" RETURNING {_quoted(_key_of(model).column)}"
+    marks = ", ".join([mark] * len(columns))
+    returning = "" if with_key or mark == "?" else f" RETURNING {_quoted(_key_of(model).column)}"
     return f"INSERT INTO {_table(model)} ({', '.join(columns)}) VALUES ({marks}){returning}"  # noqa: S608  # names
 
 
 @cache
-def _update_statement(model: type[models.Model], names: tuple[str, ...], _vendor: str) -> str:
-    columns = [f"{_quoted(_field(model, name).column)} = %s" for name in names]
-    return f"UPDATE {_table(model)} SET {', '.join(columns)} WHERE {_quoted(_key_of(model).column)} = %s"  # noqa: S608
+def _update_statement(model: type[models.Model], names: tuple[str, ...], mark: str) -> str:
+    columns = [f"{_quoted(_field(model, name).column)} = {mark}" for name in names]
+    return f"UPDATE {_table(model)} SET {', '.join(columns)} WHERE {_quoted(_key_of(model).column)} = {mark}"  # noqa: S608
 
 
 @cache

@@ -1,8 +1,4 @@
-"""The ledger on PostgreSQL: one function, one round trip, one commit a step (see docs/budgets.md).
-
-The two calls go through the driver's own cursor on Django's connection: the server binds their values and keeps them
-prepared, where Django's cursor would write eighteen values into the text of each and have it parsed anew.
-"""
+"""The ledger on PostgreSQL: one function, one round trip, one commit a step (see docs/budgets.md)."""
 
 from __future__ import annotations
 
@@ -11,12 +7,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-import psycopg
-import structlog
-from django.db import DEFAULT_DB_ALIAS, connections
-from psycopg import errors
-
 from budgets.decisions import MeterReading
+from budgets.driver import run
 from budgets.keys import MeterKey, MeterKind
 from budgets.ledger.words import Beside, CloseRow, Closing, HoldRow, Wanted, nothing
 from budgets.money import Usd
@@ -28,12 +20,6 @@ SELECT result, reservation_id, state, lease_until, lapsed, refusing
 """
 # Stands in no name of a meter. One text costs the driver a tenth of what an array does.
 _BETWEEN = "\n"
-# The statement is not there, is there already, or is another one with other parameters.
-_LOST_STATEMENT = (
-    errors.InvalidSqlStatementName,
-    errors.DuplicatePreparedStatement,
-    errors.ProtocolViolation,
-)
 _CLOSE = """
 SELECT result, state, usd, overrun, meters, crossed
   FROM budgets_close(%s::bigint, %s, %s::bigint, %s::bigint, %s::jsonb, %s, %s::jsonb, %s, %s, %s::uuid, %s::integer[])
@@ -131,19 +117,7 @@ def _write_beside(reservation_id: int, beside: Beside) -> None:
 
 def _one(sql: str, params: list[Any]) -> tuple[Any, ...]:
     """The one row of a statement that is its own transaction."""
-    link = connections[DEFAULT_DB_ALIAS]
-    link.ensure_connection()
-    with link.wrap_database_errors:
-        session: psycopg.Connection[tuple[Any, ...]] = link.connection
-        try:
-            row = psycopg.Cursor(session).execute(sql, params).fetchone()
-        except _LOST_STATEMENT:
-            # It never ran. A pooler has given this statement another session than the one it was prepared in.
-            session.prepare_threshold = None
-            structlog.get_logger(__name__).warning(
-                "ledger.unprepared", remedy="REMIT_DATABASE_PREPARED=false"
-            )
-            row = psycopg.Cursor(session).execute(sql, params).fetchone()
+    row: tuple[Any, ...] | None = run(sql, params).fetchone()
     assert row is not None, "a function that answers nothing"
     return row
 

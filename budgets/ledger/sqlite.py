@@ -18,10 +18,11 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from budgets.decisions import refuses, thresholds_passed
+from budgets.driver import run
 from budgets.ledger.words import Beside, CloseRow, Closing, HoldRow, Wanted, nothing
 from budgets.models import Meter
 
-_KNOWN = "SELECT id, state, fingerprint, lease_until FROM budgets_reservation WHERE key = %s"
+_KNOWN = "SELECT id, state, fingerprint, lease_until FROM budgets_reservation WHERE key = ?"
 
 _METERS = """
 SELECT id, limit_usd, spent_usd, held_usd, limit_tokens, spent_tokens, held_tokens,
@@ -32,8 +33,8 @@ SELECT id, limit_usd, spent_usd, held_usd, limit_tokens, spent_tokens, held_toke
 # The only statement that changes a meter's counters: all of them in one.
 _MOVE = """
 UPDATE budgets_meter
-   SET held_usd = held_usd + %s, held_tokens = held_tokens + %s, held_calls = held_calls + %s,
-       spent_usd = spent_usd + %s, spent_tokens = spent_tokens + %s, spent_calls = spent_calls + %s
+   SET held_usd = held_usd + ?, held_tokens = held_tokens + ?, held_calls = held_calls + ?,
+       spent_usd = spent_usd + ?, spent_tokens = spent_tokens + ?, spent_calls = spent_calls + ?
  WHERE id IN ({marks})
 """
 
@@ -42,27 +43,27 @@ INSERT INTO budgets_reservation (
   key, fingerprint, state, meters, priced, hold_usd, hold_tokens, hold_calls, overrun, usage_quality,
   organization_id, project_id, user_id, change_id, task_id, run_id, purpose, tier, model, connector,
   owner, lease_until, created_at)
-VALUES (%s, %s, 'held', %s, %s, %s, %s, %s, 0, '', %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+VALUES (?, ?, 'held', ?, ?, ?, ?, ?, 0, '', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 _ENTER = """
 INSERT INTO budgets_entry (
   reservation_id, kind, held_usd, held_tokens, held_calls, spent_usd, spent_tokens, spent_calls, actor, reason, at)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 _OPEN = """
 SELECT state, meters, priced, hold_usd, hold_tokens, hold_calls, usd, tokens, calls, cost, overrun, released_by_id
-  FROM budgets_reservation WHERE id = %s
+  FROM budgets_reservation WHERE id = ?
 """
 
 _CLOSE = """
 UPDATE budgets_reservation
-   SET state = %s, usd = %s, tokens = %s, calls = %s, cost = %s, closed_at = %s, overrun = %s,
-       usage = coalesce(%s, usage), rates = coalesce(%s, rates),
-       usage_quality = CASE WHEN %s <> '' THEN %s ELSE usage_quality END,
-       released_by_id = coalesce(%s, released_by_id)
- WHERE id = %s
+   SET state = ?, usd = ?, tokens = ?, calls = ?, cost = ?, closed_at = ?, overrun = ?,
+       usage = coalesce(?, usage), rates = coalesce(?, rates),
+       usage_quality = CASE WHEN ? <> '' THEN ? ELSE usage_quality END,
+       released_by_id = coalesce(?, released_by_id)
+ WHERE id = ?
 """
 
 _LIMITED = """
@@ -72,7 +73,7 @@ SELECT id, limit_usd, spent_usd, limit_tokens, spent_tokens, limit_calls, spent_
 """
 
 _LAPSED = """
-SELECT id FROM budgets_reservation WHERE state = 'held' AND lease_until < %s ORDER BY lease_until LIMIT 1
+SELECT id FROM budgets_reservation WHERE state = 'held' AND lease_until < ? ORDER BY lease_until LIMIT 1
 """
 
 # Micro-dollars, tokens, calls.
@@ -109,29 +110,27 @@ class _Open:
 
 def hold(wanted: Wanted, beside: Beside = nothing) -> HoldRow:
     """Hold on every meter or on none. What is written beside is there when the hold is, after one commit."""
-    with transaction.atomic(), connection.cursor() as cursor:
+    with transaction.atomic():
         now = timezone.now()
-        cursor.execute(_KNOWN, [wanted.key])
-        known = cursor.fetchone()
+        known = run(_KNOWN, [wanted.key]).fetchone()
         if known is not None:
             return _exists(known, wanted, now)
-        cursor.execute(_marked(_METERS, wanted.names), wanted.names)
-        meters = cursor.fetchall()
+        meters = run(_marked(_METERS, wanted.names), wanted.names).fetchall()
         if len(meters) != len(wanted.names):
             return HoldRow(result="missing")
         refusing = [meter_id for meter_id, *columns in meters if _refuses(columns, wanted)]
         if refusing:
             rows = Meter.objects.filter(pk__in=refusing).order_by("pk")
             return HoldRow(result="refused", refusing=tuple(meter.reading() for meter in rows))
-        held = _write_hold(cursor, wanted, [row[0] for row in meters], now)
+        held = _write_hold(wanted, [row[0] for row in meters], now)
         beside()
         return held
 
 
 def close(closing: Closing, beside: Beside = nothing) -> CloseRow:
     """End a reservation, whichever way."""
-    with transaction.atomic(), connection.cursor() as cursor:
-        closed = _close(cursor, closing)
+    with transaction.atomic():
+        closed = _close(closing)
         if closed.result not in ("missing", "conflict"):
             beside()
         return closed
@@ -139,14 +138,12 @@ def close(closing: Closing, beside: Beside = nothing) -> CloseRow:
 
 def reap_one(now: datetime, *, actor: str) -> int | None:
     """Turn one lapsed hold into an unknown charge; its id, or None when there is none left."""
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(_LAPSED, [_moment(min(now, timezone.now()))])
-        lapsed = cursor.fetchone()
+    with transaction.atomic():
+        lapsed = run(_LAPSED, [_moment(min(now, timezone.now()))]).fetchone()
         if lapsed is None:
             return None
         found: int = lapsed[0]
         _close(
-            cursor,
             Closing(reservation_id=found, to="unknown", actor=actor, reason="the lease ended", thresholds=()),
         )
         return found
@@ -175,9 +172,9 @@ def _exists(known: tuple[Any, ...], wanted: Wanted, now: datetime) -> HoldRow:
     )
 
 
-def _write_hold(cursor: Any, wanted: Wanted, ids: list[int], now: datetime) -> HoldRow:
+def _write_hold(wanted: Wanted, ids: list[int], now: datetime) -> HoldRow:
     held = (wanted.usd or 0, wanted.tokens, wanted.calls)
-    _move(cursor, ids, held=held, spent=_NOTHING)
+    _move(ids, held=held, spent=_NOTHING)
     context = wanted.context
     lease_until = now + timedelta(seconds=wanted.lease_seconds)
     owned_by = (
@@ -188,7 +185,7 @@ def _write_hold(cursor: Any, wanted: Wanted, ids: list[int], now: datetime) -> H
         context.task_id,
         context.run_id,
     )
-    cursor.execute(
+    written = run(
         _HOLD,
         [
             wanted.key,
@@ -206,14 +203,13 @@ def _write_hold(cursor: Any, wanted: Wanted, ids: list[int], now: datetime) -> H
             _moment(now),
         ],
     )
-    reservation_id: int = cursor.lastrowid
-    cursor.execute(_ENTER, [reservation_id, "hold", *held, *_NOTHING, wanted.owner, "", _moment(now)])
+    reservation_id: int = written.lastrowid
+    run(_ENTER, [reservation_id, "hold", *held, *_NOTHING, wanted.owner, "", _moment(now)])
     return HoldRow(result="ok", reservation_id=reservation_id, state="held", lease_until=lease_until)
 
 
-def _close(cursor: Any, closing: Closing) -> CloseRow:
-    cursor.execute(_OPEN, [closing.reservation_id])
-    found = cursor.fetchone()
+def _close(closing: Closing) -> CloseRow:
+    found = run(_OPEN, [closing.reservation_id]).fetchone()
     if found is None:
         return CloseRow(result="missing")
     row = _Open(*found)
@@ -227,12 +223,12 @@ def _close(cursor: Any, closing: Closing) -> CloseRow:
     spent = (charge[0] - before[0], charge[1] - before[1], charge[2] - before[2])
     now = _moment(timezone.now())
     ids: list[int] = json.loads(row.meters)
-    _move(cursor, ids, held=held, spent=spent)
+    _move(ids, held=held, spent=spent)
     overrun = any(charged > most for charged, most in zip(charge, row.held, strict=True))
     state = "refunded" if to == "released" else to
     quality, released_by = closing.usage_quality, _hex(closing.released_by_id)
     usage, rates = _text(closing.usage), _text(closing.rates)
-    cursor.execute(
+    run(
         _CLOSE,
         [
             state,
@@ -248,14 +244,14 @@ def _close(cursor: Any, closing: Closing) -> CloseRow:
             closing.reservation_id,
         ],
     )
-    cursor.execute(_ENTER, [closing.reservation_id, step, *held, *spent, closing.actor, closing.reason, now])
+    run(_ENTER, [closing.reservation_id, step, *held, *spent, closing.actor, closing.reason, now])
     return CloseRow(
         result="late" if step == "late" else "ok",
         state=state,
         usd=charge[0],
         overrun=overrun,
         meters=tuple(ids),
-        crossed=_crossed(cursor, ids, spent, closing.thresholds),
+        crossed=_crossed(ids, spent, closing.thresholds),
     )
 
 
@@ -300,21 +296,19 @@ def _step(row: _Open, to: str, charge: _Amounts, known: int | None) -> str:
     return "conflict"
 
 
-def _move(cursor: Any, ids: Sequence[int], *, held: _Amounts, spent: _Amounts) -> None:
-    cursor.execute(_marked(_MOVE, ids), [*held, *spent, *ids])
-    assert cursor.rowcount == len(ids), f"{cursor.rowcount} meters of {ids} moved"
+def _move(ids: Sequence[int], *, held: _Amounts, spent: _Amounts) -> None:
+    moved = run(_marked(_MOVE, ids), [*held, *spent, *ids]).rowcount
+    assert moved == len(ids), f"{moved} meters of {ids} moved"
 
 
-def _crossed(
-    cursor: Any, ids: Sequence[int], spent: _Amounts, thresholds: tuple[int, ...]
-) -> tuple[int, ...]:
+def _crossed(ids: Sequence[int], spent: _Amounts, thresholds: tuple[int, ...]) -> tuple[int, ...]:
     """The meters that passed a soft threshold by this charge."""
     if not thresholds or not any(spent):
         return ()
-    cursor.execute(_marked(_LIMITED, ids), ids)
+    limited = run(_marked(_LIMITED, ids), ids).fetchall()
     return tuple(
         meter_id
-        for meter_id, *columns in cursor.fetchall()
+        for meter_id, *columns in limited
         if any(
             thresholds_passed(limit=limit, spent=now, percents=thresholds)
             > thresholds_passed(limit=limit, spent=now - moved, percents=thresholds)
@@ -324,7 +318,7 @@ def _crossed(
 
 
 def _marked(sql: str, values: Sequence[object]) -> str:
-    return sql.format(marks=", ".join(["%s"] * len(values)))
+    return sql.format(marks=", ".join("?" * len(values)))
 
 
 def _moment(value: datetime) -> str | None:

@@ -92,8 +92,8 @@ MUTANTS = (
     Mutant(
         "the reaper takes living holds",
         SQLITE,
-        "state = 'held' AND lease_until < %s",
-        "state = 'held' AND %s IS NOT NULL",
+        "state = 'held' AND lease_until < ?",
+        "state = 'held' AND ? IS NOT NULL",
     ),
     Mutant(
         "only the first refusing meter is named",
