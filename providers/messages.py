@@ -121,7 +121,7 @@ class CachePlan(StrEnum):
     AGENT = "agent"  # system prompt, tool definitions, newest message
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class ModelRequest:
     """One logical question to one model.
 

@@ -6,8 +6,9 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, assert_never
+from weakref import ref
 
 from providers.errors import RequestRefused
 from providers.messages import (
@@ -27,6 +28,14 @@ from providers.messages import (
 HISTORY_BYTES_MAX = 8_388_608
 IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 PDF = "application/pdf"
+
+
+@dataclass
+class _Counted:
+    pair: tuple[Callable[[], ModelRequest | None], int] = (lambda: None, 0)
+
+
+_counted_last = _Counted()
 # JSON escapes a character with at most six bytes: below this no history can be too long.
 _SURELY_SHORT = HISTORY_BYTES_MAX // 8
 
@@ -98,7 +107,18 @@ def history_bytes(messages: tuple[Message, ...]) -> int:
 
 
 def request_characters(request: ModelRequest) -> int:
-    """All characters that a request sends: what estimates of its tokens start from (behaviours 0)."""
+    """All characters that a request sends: what estimates of its tokens start from (behaviours 0).
+
+    Its price and its check ask for them one after the other, so the count of the last request is kept.
+    """
+    last, characters = _counted_last.pair
+    if last() is not request:
+        characters = _request_characters(request)
+        _counted_last.pair = ref(request), characters  # one tuple: threads can only miss each other's
+    return characters
+
+
+def _request_characters(request: ModelRequest) -> int:
     tools = sum(
         len(tool.name) + len(tool.description) + len(json.dumps(tool.schema, ensure_ascii=False))
         for tool in request.tools
