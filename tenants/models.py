@@ -224,6 +224,7 @@ class AuditEntry(TenantModel):
     at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
+        verbose_name_plural = "audit entries"
         indexes = [models.Index(fields=["organization", "-at"], name="audit_newest_first")]
 
 

@@ -122,6 +122,7 @@ class Delivery(TenantModel):
     ended_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
+        verbose_name_plural = "deliveries"
         constraints = [
             models.UniqueConstraint(
                 fields=["endpoint", "message_id"], name="delivery_once_per_endpoint_and_message"
@@ -230,6 +231,7 @@ class IncomingDelivery(TenantModel):
     received_at = models.DateTimeField()
 
     class Meta:
+        verbose_name_plural = "incoming deliveries"
         constraints = [
             models.UniqueConstraint(
                 fields=["hook", "delivery_id"],

@@ -23,6 +23,7 @@ class TreeIndex(TenantModel):
     built_at = models.DateTimeField()
 
     class Meta:
+        verbose_name_plural = "tree indexes"
         constraints = [
             models.UniqueConstraint(fields=["project", "commit"], name="tree_index_once_per_commit"),
         ]

@@ -213,6 +213,7 @@ class Entry(TenantModel):
     at = models.DateTimeField()
 
     class Meta:
+        verbose_name_plural = "entries"
         # Few: the ones that change what an ended call is known to have cost.
         indexes = [
             models.Index(fields=["at"], condition=Q(kind__in=("late", "release")), name="entry_correction"),

@@ -99,6 +99,7 @@ class Dependency(TenantModel):
     added_by = models.CharField(max_length=20, default="plan")  # plan, integrate
 
     class Meta:
+        verbose_name_plural = "dependencies"
         constraints = [
             models.UniqueConstraint(fields=["task", "on"], name="dependency_once"),
             models.CheckConstraint(condition=~Q(task=F("on")), name="dependency_not_on_itself"),

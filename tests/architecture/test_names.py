@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import PurePosixPath
+
+from django.apps import apps
 
 from tests.architecture.sources import code, tracked
 
@@ -28,3 +31,12 @@ def test_every_file_says_what_it_is_for() -> None:
 
 def test_no_test_folder_is_a_package() -> None:
     assert [path for path in tracked() if path.startswith("tests/") and path.endswith("__init__.py")] == []
+
+
+def test_the_admin_names_many_of_each_as_people_do() -> None:
+    """Django adds an s to every name; "entrys" is a name that nobody reads twice without stumbling."""
+    wrong = re.compile(r"(?:[^aeiou]ys|xs|chs|shs|ss|zs)$")
+    ours = {"tasks", "agents", "budgets", "providers", "tenants", "webhooks"}
+    models = [model for model in apps.get_models() if model._meta.app_label in ours]
+    assert len(models) > 20
+    assert [m._meta.label for m in models if wrong.search(str(m._meta.verbose_name_plural))] == []
