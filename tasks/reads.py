@@ -154,6 +154,16 @@ class ChangeFilter:
 
 # What no list shows: a page of a hundred Changes would carry a megabyte of it from the database.
 LONG_FIELDS = ("goal", "invariants", "plan", "plan_problem", "failure")
+# Nor what only the settings of a project and an account show, for each row again.
+SETTINGS_FIELDS = (
+    "project__description",
+    "project__caps",
+    "project__extra_commands",
+    "project__approval_commands",
+    "project__publish_rules",
+    "author__password",
+    "author__saved_views",
+)
 
 
 def within(rows: QuerySet[Row], organization_id: UUID | None) -> QuerySet[Row]:
@@ -181,13 +191,13 @@ def _seen_changes(user: Person) -> QuerySet[Change]:
 
 def listed_changes(user: Person, wanted: ChangeFilter = ChangeFilter()) -> QuerySet[Change]:
     """As `changes_for`, without the long texts."""
-    return changes_for(user, wanted).defer(*LONG_FIELDS)
+    return changes_for(user, wanted).defer(*LONG_FIELDS, *SETTINGS_FIELDS)
 
 
 def plain_changes(user: Person) -> QuerySet[Change]:
     """Newest first, without counts and long texts: for what only names them, hundreds at a time."""
     found = _seen_changes(user).select_related("project", "organization", "author")
-    return found.defer(*LONG_FIELDS).order_by("-id")
+    return found.defer(*LONG_FIELDS, *SETTINGS_FIELDS).order_by("-id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,9 +278,12 @@ def change_for(user: Person, change_id: UUID) -> Change:
     """One Change with all that its page needs, in a bounded number of queries. Raises NotVisible."""
     runs = TaskRun.objects.defer("failure_log", "note", "intent", "detail", "stacked_on")
     tasks = Task.objects.prefetch_related("dependencies", Prefetch("runs", runs))
-    change = _one(
-        changes_for(user).prefetch_related("criteria", Prefetch("tasks", tasks)), change_id, "change"
-    )
+    rows = _one_change(user).prefetch_related("criteria", Prefetch("tasks", tasks))
+    change: Change = _one(rows, change_id, "change")
+    counted: Any = change  # the same names as the counts of a list
+    counted.tasks_count = len(change.tasks.all())
+    counted.tasks_done = sum(task.state == TaskState.DONE for task in change.tasks.all())
+    counted.criteria_count = len(change.criteria.all())
     by_id = {task.pk: task for task in change.tasks.all()}
     for task in by_id.values():  # all of them are here already: no second look for the other end
         if task.blocked_by_id is not None:
@@ -278,6 +291,17 @@ def change_for(user: Person, change_id: UUID) -> Change:
         for edge in task.dependencies.all():
             edge.task, edge.on = task, by_id[edge.on_id]
     return change
+
+
+def named_change(user: Person, change_id: UUID) -> Change:
+    """One Change with its project and author, for pages that say whose they are. Raises NotVisible."""
+    change: Change = _one(_one_change(user), change_id, "change")
+    return change
+
+
+def _one_change(user: Person) -> QuerySet[Change]:
+    found: QuerySet[Change] = Change.objects.visible_to(user)
+    return found.select_related("project", "author", "organization")
 
 
 def change_of(user: Person, change_id: UUID) -> Change:

@@ -31,7 +31,7 @@ class ApprovalList(Below):
         operation_id="changes_approvals", tags=["approvals"], responses=outputs.ApprovalOutput(many=True)
     )
     def get(self, request: Request, change_id: UUID) -> Response:
-        return self.page(approvals_of(reads.change_for(request.user, change_id)))
+        return self.page(approvals_of(reads.named_change(request.user, change_id)))
 
 
 class ApprovalDetail(APIView):

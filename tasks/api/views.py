@@ -148,7 +148,7 @@ class ChangeAct(IdempotentPosts):
     """A POST that moves a Change, by a member."""
 
     def change(self, request: Request, change_id: UUID, at_least: Role = Role.MEMBER) -> Change:
-        change = reads.change_for(request.user, change_id)
+        change = reads.named_change(request.user, change_id)
         require_role(request.user, change.organization_id, at_least)
         return change
 
@@ -275,7 +275,7 @@ class RaisePreview(APIView):
         description="What a raise would reopen; changes nothing.",
     )
     def get(self, request: Request, change_id: UUID) -> Response:
-        change = reads.change_for(request.user, change_id)
+        change = reads.named_change(request.user, change_id)
         kind = raisable(request.query_params.get("meter"))
         to = limit_asked(request, kind)
         return Response(outputs.PreviewOutput(preview_raise(change, kind, to, now=timezone.now())).data)
@@ -289,7 +289,7 @@ class MeterList(APIView):
         description="Every meter that pays for this Change, in the order in which a refusal is named.",
     )
     def get(self, request: Request, change_id: UUID) -> Response:
-        change = reads.change_for(request.user, change_id)
+        change = reads.named_change(request.user, change_id)
         meters = reads.meters_of(change, now=timezone.now())
         return Response(outputs.PayingMeterOutput(meters, many=True).data)
 
@@ -310,7 +310,7 @@ class TaskList(Below):
 
     @extend_schema(operation_id="changes_tasks", tags=["tasks"], responses=outputs.TaskOutput(many=True))
     def get(self, request: Request, change_id: UUID) -> Response:
-        return self.page(reads.tasks_of(reads.change_for(request.user, change_id)))
+        return self.page(reads.tasks_of(reads.named_change(request.user, change_id)))
 
 
 class ReceiptList(Below):
@@ -321,7 +321,7 @@ class ReceiptList(Below):
         operation_id="changes_receipts", tags=["changes"], responses=outputs.ReceiptOutput(many=True)
     )
     def get(self, request: Request, change_id: UUID) -> Response:
-        return self.page(reads.receipts_of(reads.change_for(request.user, change_id)))
+        return self.page(reads.receipts_of(reads.named_change(request.user, change_id)))
 
 
 class EventList(Below):
@@ -335,7 +335,7 @@ class EventList(Below):
         responses=outputs.EventOutput(many=True),
     )
     def get(self, request: Request, change_id: UUID) -> Response:
-        change = reads.change_for(request.user, change_id)
+        change = reads.named_change(request.user, change_id)
         return self.page(reads.events_of(change, after=reads.event_id(request.query_params.get("after"))))
 
 
@@ -347,7 +347,7 @@ class CandidateList(Below):
         operation_id="changes_candidates", tags=["candidates"], responses=outputs.CandidateOutput(many=True)
     )
     def get(self, request: Request, change_id: UUID) -> Response:
-        change = reads.change_for(request.user, change_id)
+        change = reads.named_change(request.user, change_id)
         return self.page(change.candidates.prefetch_related("checks__criterion"))
 
 

@@ -89,7 +89,7 @@ def change_detail(request: HttpRequest, change_id: UUID) -> HttpResponse:
 @login_required
 def change_history(request: HttpRequest, change_id: UUID) -> HttpResponse:
     """Every event, newest first, with the decisions and their reasons beside."""
-    change = reads.change_for(request.user, change_id)
+    change = reads.named_change(request.user, change_id)
     before = reads.event_id(request.GET.get("before"))
     events = reads.events_of(change).select_related("run").order_by("-id")
     if before:
@@ -155,7 +155,7 @@ def _parsed(text: str) -> Any:
 
 
 def _change(request: HttpRequest, change_id: UUID, at_least: Role) -> Change:
-    change = reads.change_for(request.user, change_id)
+    change = reads.named_change(request.user, change_id)
     require_role(request.user, change.organization_id, at_least)
     return change
 

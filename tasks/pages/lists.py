@@ -130,7 +130,7 @@ def _query(wanted: reads.ChangeFilter, *, board: bool) -> str:
 @login_required
 def change_act(request: HttpRequest, change_id: UUID, act: str) -> HttpResponseRedirect:
     """Start, pause, resume, cancel or retry. The address names the act; the service knows its rules."""
-    change = reads.change_for(request.user, change_id)
+    change = reads.named_change(request.user, change_id)
     require_role(request.user, change.organization_id, Role.MEMBER)
     _act(request, change, act)
     return redirect("change", change.pk)

@@ -29,7 +29,7 @@ from tenants.models import Role, User
 @login_required
 def raise_limit(request: HttpRequest, change_id: UUID) -> HttpResponse:
     """First the preview, then the raise: the same form, two buttons."""
-    change = reads.change_for(request.user, change_id)
+    change = reads.named_change(request.user, change_id)
     require_role(request.user, change.organization_id, Role.ADMIN)
     stop = stop_card(change.stop_limit, change.stop_detail)
     meters = reads.meters_of(change, now=timezone.now())
