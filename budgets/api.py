@@ -15,7 +15,13 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest, StreamingHttpResponse
 from django.urls import path
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
+from drf_spectacular.utils import (
+    OpenApiExample,
+    OpenApiParameter,
+    extend_schema,
+    extend_schema_field,
+    extend_schema_serializer,
+)
 from rest_framework import serializers
 from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
@@ -189,6 +195,13 @@ class Ledger(OfOrganization, ListAPIView[Reservation]):
         return self.list(request, *args, **kwargs)
 
 
+@extend_schema_serializer(
+    examples=[
+        OpenApiExample(
+            "Not on the bill", request_only=True, value={"reason": "The provider's bill has no such call."}
+        )
+    ]
+)
 class ReleaseInput(Shape):
     reason = serializers.CharField(help_text="Why this call was not billed; it is kept.")
 
@@ -248,6 +261,7 @@ class SpendSums(OfOrganization):
 class LimitChanges(OfOrganization, ListAPIView[LimitChange]):
     serializer_class = LimitChangeOutput
     queryset = LimitChange.objects.none()
+    filterset_fields = ("kind", "subject")
 
     def get_queryset(self) -> QuerySet[LimitChange]:
         require_role(self.request.user, self.organization.pk, Role.ADMIN)

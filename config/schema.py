@@ -23,9 +23,14 @@ ALWAYS = {
     "429": "Too many requests; `Retry-After` says when.",
 }
 ON_WRITES = {
-    "409": "The state of now does not allow it, or the idempotency key was used for something else.",
+    "409": "The state of now does not allow it, the idempotency key was used for something else, or its first request "
+    "has not answered: then with `Retry-After`.",
     "413": "The body is too large.",
     "415": "Send JSON.",
+}
+# Where asking again later may help, the answer says when.
+LATER = {
+    "Retry-After": {"schema": {"type": "integer"}, "description": "Seconds to wait before asking again."}
 }
 UNCHANGED = {"304": {"description": "Still what the `If-None-Match` of the request names."}}
 RATE_HEADERS: Mapping[str, Any] = {
@@ -86,7 +91,9 @@ class Schema(AutoSchema):
         if self.method == "GET":
             found.update(UNCHANGED)
         for status, description in refusals.items():
-            found.setdefault(status, _problem(description))
+            found.setdefault(
+                status, _problem(description) | ({"headers": LATER} if status in ("409", "429") else {})
+            )
         return operation
 
 

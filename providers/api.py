@@ -24,6 +24,7 @@ class ConnectorList(OrganizationScoped, IdempotentPosts, ListAPIView[Connector])
     serializer_class = ConnectorOutput
     reader = Role.ADMIN
     queryset = Connector.objects.none()
+    filterset_fields = ("kind", "name")
 
     def get_queryset(self) -> QuerySet[Connector]:
         return Connector.objects.of_organization(self.organization.pk)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from drf_spectacular.utils import OpenApiExample, extend_schema_serializer
 from rest_framework import serializers
 
 from providers.models import Connector, ConnectorKind
@@ -57,6 +58,31 @@ class ConnectorChange(Shape):
     enabled = serializers.BooleanField(required=False)
 
 
+@extend_schema_serializer(
+    examples=[
+        OpenApiExample(
+            "A server of your own, with its price",
+            request_only=True,
+            value={
+                "name": "house",
+                "kind": "openai",
+                "base_url": "https://llm.example.org/v1",
+                "key": "sk-...",
+                "config": {
+                    "models": {"claude-haiku-5-5": {"model": "qwen", "thinking": "off"}},
+                    "profiles": {
+                        "qwen": {
+                            "can": ["tools", "streaming", "thinking_off"],
+                            "input_tokens": 32000,
+                            "output_tokens": 8000,
+                        }
+                    },
+                    "prices": {"qwen": {"input": "0.02", "output": "0.06"}},
+                },
+            },
+        )
+    ]
+)
 class ConnectorInput(ConnectorChange):
     name = serializers.CharField(max_length=63)
     kind = serializers.ChoiceField(choices=ConnectorKind.choices)

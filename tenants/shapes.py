@@ -72,6 +72,9 @@ class OrganizationOutput(serializers.ModelSerializer[Organization]):
         return str(Role(self.context["roles"][organization.pk]).label)
 
 
+@extend_schema_serializer(
+    examples=[OpenApiExample("A team", request_only=True, value={"name": "Payments", "slug": "payments"})]
+)
 class OrganizationInput(Shape):
     name = serializers.CharField(max_length=200)
     slug = serializers.CharField(max_length=63)
@@ -193,6 +196,20 @@ class ProjectOutput(serializers.ModelSerializer[Project]):
         return caps_of(project.caps)
 
 
+@extend_schema_serializer(
+    examples=[
+        OpenApiExample(
+            "A project whose plans wait for a yes",
+            request_only=True,
+            value={
+                "organization": "0192d3c4-5b6a-7000-8000-000000000001",
+                "name": "Ledger",
+                "slug": "ledger",
+                "plan_needs_approval": True,
+            },
+        )
+    ]
+)
 class ProjectInput(Shape):
     organization = serializers.UUIDField()
     name = serializers.CharField(max_length=200)

@@ -223,6 +223,15 @@ class HookChange(Shape):
     enabled = serializers.BooleanField(required=False)
 
 
+@extend_schema_serializer(
+    examples=[
+        OpenApiExample(
+            "Issues of a tracker",
+            request_only=True,
+            value={"name": "tracker", "kind": "github", "author": "0192d3c4-5b6a-7000-8000-000000000002"},
+        )
+    ]
+)
 class HookInput(HookChange):
     name = serializers.CharField(max_length=NAME_CHARACTERS_MAX)
     kind = serializers.ChoiceField(choices=HookKind.choices)

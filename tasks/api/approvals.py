@@ -26,6 +26,7 @@ from tenants.models import Scope, User
 class ApprovalList(Below):
     serializer_class = outputs.ApprovalOutput
     queryset = Approval.objects.none()
+    filterset_fields = ("state",)
 
     @extend_schema(
         operation_id="changes_approvals", tags=["approvals"], responses=outputs.ApprovalOutput(many=True)

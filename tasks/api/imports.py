@@ -39,6 +39,7 @@ class ImportList(IdempotentPosts, ListAPIView[ProjectImport]):
     serializer_class = outputs.ImportOutput
     write_scope = Scope.ADMIN
     queryset = ProjectImport.objects.none()
+    filterset_fields = ("state",)
 
     def get_queryset(self) -> QuerySet[ProjectImport]:
         return imports_of(project_for(self.request.user, self.kwargs["project_id"], at_least=Role.VIEWER))

@@ -176,12 +176,43 @@ class CommentInput(Shape):
     comment = serializers.CharField()
 
 
+@extend_schema_serializer(
+    examples=[
+        OpenApiExample(
+            "Edited to one Task",
+            request_only=True,
+            value={
+                "plan": {
+                    "tasks": [
+                        {
+                            "id": "T1",
+                            "title": "Export CSV",
+                            "objective": "Write the entries as CSV.",
+                            "kind": "implement",
+                            "size": "small",
+                            "risk": "low",
+                        }
+                    ]
+                }
+            },
+        )
+    ]
+)
 class PlanInput(Shape):
     """Approve the plan as it is (null), or as edited: the whole plan, in the planner's own form."""
 
     plan = serializers.JSONField(required=False, allow_null=True, default=None)
 
 
+@extend_schema_serializer(
+    examples=[
+        OpenApiExample(
+            "The tests, as a criterion would run them",
+            request_only=True,
+            value={"commands": ["python3 -m unittest"], "prepare": False},
+        )
+    ]
+)
 class PreflightInput(Shape):
     commands = serializers.ListField(
         child=serializers.CharField(max_length=1_000),
@@ -198,6 +229,19 @@ class PreflightInput(Shape):
     )
 
 
+@extend_schema_serializer(
+    examples=[
+        OpenApiExample(
+            "A repository behind a token",
+            request_only=True,
+            value={
+                "source": "https://git.example.org/team/app.git",
+                "username": "ana",
+                "password": "a token",
+            },
+        )
+    ]
+)
 class ImportInput(Shape):
     """Where a repository is; what opens it is used once and then erased."""
 
@@ -215,6 +259,20 @@ class ImportInput(Shape):
     )
 
 
+@extend_schema_serializer(
+    examples=[
+        OpenApiExample(
+            "A yes",
+            request_only=True,
+            value={
+                "approve": True,
+                "record": "0192d3c4-5b6a-7000-8000-000000000003",
+                "revision": 1,
+                "payload_hash": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+            },
+        )
+    ]
+)
 class DecisionInput(Shape):
     """Yes or no to one command. `record`, `revision` and `payload_hash` are those of the approval that was read."""
 
@@ -227,6 +285,15 @@ class DecisionInput(Shape):
     )
 
 
+@extend_schema_serializer(
+    examples=[
+        OpenApiExample(
+            "It ran to its end",
+            request_only=True,
+            value={"took_effect": True, "reason": "The release is on the server."},
+        )
+    ]
+)
 class ReconciliationInput(Shape):
     took_effect = serializers.BooleanField()
     reason = serializers.CharField(help_text="What was found; the next attempt reads it.")

@@ -31,6 +31,7 @@ class PreflightList(IdempotentPosts, ListAPIView[Preflight]):
     serializer_class = outputs.PreflightOutput
     write_scope = Scope.ADMIN
     queryset = Preflight.objects.none()
+    filterset_fields = ("state",)
 
     def get_queryset(self) -> QuerySet[Preflight]:
         return preflights_of(project_for(self.request.user, self.kwargs["project_id"], at_least=Role.VIEWER))

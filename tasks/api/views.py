@@ -295,18 +295,19 @@ class MeterList(APIView):
 
 
 class Below(GenericAPIView[Any]):
-    """A list that hangs on one Change, Task or Candidate of the address."""
+    """A list that hangs on one Change, Task or Candidate of the address, narrowed by `filterset_fields`."""
 
     pagination_class = OldestFirst
 
     def page(self, rows: QuerySet[Any]) -> Response:
-        page = self.paginate_queryset(rows)
+        page = self.paginate_queryset(self.filter_queryset(rows))
         return self.get_paginated_response(self.get_serializer(page, many=True).data)
 
 
 class TaskList(Below):
     serializer_class = outputs.TaskOutput
     queryset = Task.objects.none()
+    filterset_fields = ("state", "kind")
 
     @extend_schema(operation_id="changes_tasks", tags=["tasks"], responses=outputs.TaskOutput(many=True))
     def get(self, request: Request, change_id: UUID) -> Response:
@@ -316,6 +317,7 @@ class TaskList(Below):
 class ReceiptList(Below):
     serializer_class = outputs.ReceiptOutput
     queryset = DecisionReceipt.objects.none()
+    filterset_fields = ("kind",)
 
     @extend_schema(
         operation_id="changes_receipts", tags=["changes"], responses=outputs.ReceiptOutput(many=True)
@@ -327,6 +329,7 @@ class ReceiptList(Below):
 class EventList(Below):
     serializer_class = outputs.EventOutput
     queryset = Event.objects.none()
+    filterset_fields = ("kind",)
 
     @extend_schema(
         operation_id="changes_events",
@@ -342,6 +345,7 @@ class EventList(Below):
 class CandidateList(Below):
     serializer_class = outputs.CandidateOutput
     queryset = Candidate.objects.none()
+    filterset_fields = ("state",)
 
     @extend_schema(
         operation_id="changes_candidates", tags=["candidates"], responses=outputs.CandidateOutput(many=True)
@@ -424,6 +428,7 @@ class TaskComment(IdempotentPosts):
 class RunList(Below):
     serializer_class = outputs.RunOutput
     queryset = TaskRun.objects.none()
+    filterset_fields = ("state",)
 
     @extend_schema(operation_id="tasks_runs", tags=["tasks"], responses=outputs.RunOutput(many=True))
     def get(self, request: Request, task_id: UUID) -> Response:
@@ -433,6 +438,7 @@ class RunList(Below):
 class TaskReceipts(Below):
     serializer_class = outputs.ReceiptOutput
     queryset = DecisionReceipt.objects.none()
+    filterset_fields = ("kind",)
 
     @extend_schema(operation_id="tasks_receipts", tags=["tasks"], responses=outputs.ReceiptOutput(many=True))
     def get(self, request: Request, task_id: UUID) -> Response:
