@@ -13,7 +13,7 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from uuid import uuid4
 
 import structlog
@@ -23,6 +23,7 @@ from kombu.utils.json import dumps
 log = structlog.get_logger(__name__)
 
 UNFINISHED = ".part"
+SLICE_SECONDS = 0.2  # how long a wait for a message lasts before it looks whether the worker is to stop
 
 
 class Channel(filesystem.Channel):
@@ -67,6 +68,21 @@ class Channel(filesystem.Channel):
 
 class Transport(filesystem.Transport):
     Channel = Channel
+    # Of this process; a plain word, since it is set by the handler of a signal, which may take no lock.
+    stopping: ClassVar[bool] = False
+
+    def drain_events(self, connection: Any, timeout: float | None = None, **_: Any) -> None:
+        """Waits in slices: a worker asks for 2 seconds at a time, and one told to stop waited for the rest of them."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = SLICE_SECONDS if until is None else until - time.monotonic()
+            try:
+                super().drain_events(connection, timeout=max(0.0, min(SLICE_SECONDS, left)))
+            except TimeoutError:
+                if until is not None and (self.stopping or time.monotonic() >= until):
+                    raise
+            else:
+                return
 
 
 def _write_whole(path: Path, text: str) -> None:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import multiprocessing
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from celery import signals
 from kombu import Connection
 
-from config.broker import UNFINISHED
+from config.broker import UNFINISHED, Transport
 
 MESSAGES = 150
 WRITERS = 4
+LONG_SECONDS = 60.0
 
 
 @pytest.fixture
@@ -85,3 +89,38 @@ def test_an_unreadable_table_is_written_anew(folder: Path, queue: str) -> None:
     with connection(folder) as broker:
         broker.SimpleQueue(queue).put({"number": 1})
     assert [each["number"] for each in taken(folder, queue, 1)] == [1]
+
+
+def test_a_worker_that_is_told_to_stop_does_not_wait_for_the_next_message(
+    folder: Path, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Celery asks for 2 seconds at a time and looks up between; three workers' waits made Ctrl-C slow."""
+    monkeypatch.setattr(Transport, "stopping", False)
+    waits = threading.Event()
+
+    def told_to_stop() -> None:
+        waits.wait(LONG_SECONDS)
+        signals.worker_shutting_down.send(sender="worker@here", sig="SIGTERM", how="Cold", exitcode=0)
+
+    with connection(folder) as broker:
+        broker.SimpleQueue(queue).queue.declare()
+        teller = threading.Thread(target=told_to_stop)
+        teller.start()
+        started = time.monotonic()
+        waits.set()
+        with pytest.raises(TimeoutError):
+            broker.drain_events(timeout=LONG_SECONDS)
+        assert time.monotonic() - started < LONG_SECONDS / 2
+        teller.join()
+
+
+def test_who_waits_for_a_message_waits_as_long_as_asked(
+    folder: Path, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Transport, "stopping", False)
+    with connection(folder) as broker:
+        broker.SimpleQueue(queue).queue.declare()
+        started = time.monotonic()
+        with pytest.raises(TimeoutError):
+            broker.drain_events(timeout=0.7)
+        assert time.monotonic() - started >= 0.7

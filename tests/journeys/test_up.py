@@ -162,6 +162,7 @@ def test_a_second_one_over_the_same_folder_is_refused_and_a_busy_port_is_passed_
         elsewhere.process.kill()
         elsewhere.process.wait()
     assert first.stop() == 0
+    assert "is killed" not in first.output, "all of it ends by itself"
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(f"{first.address}healthz", timeout=5)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import fcntl
+import gc
 import os
 import signal
 import socket
@@ -54,6 +55,7 @@ class Command(BaseCommand):
             lock.truncate(0)
             lock.write(f"{os.getpid()} {address}\n")
             lock.flush()
+            gc.freeze()  # looking through what migrating loaded for garbage was most of the way out
             supervisor = Supervisor(_programs(options["host"], port), out=sys.stdout)
             sys.exit(supervisor.run(ready=(options["host"], port), banner=f"Remit is up: {address}"))
 
