@@ -121,6 +121,7 @@ class World:
     changes: tuple[UUID, ...]  # a sample of the large one's
     tasks: tuple[UUID, ...]
     runs: tuple[UUID, ...]
+    projects: tuple[UUID, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +165,13 @@ def doors(world: World) -> list[Door]:
             change=chance.choice(world.changes),
             task=chance.choice(world.tasks),
             run=chance.choice(world.runs),
+            project=chance.choice(world.projects),
         )
 
     thirty, fifty = fixed("/api/bare/changes/30"), fixed("/api/bare/changes/50")
     tasks = one("/api/bare/changes/{change}/tasks")
-    large = world.large.pk
+    large, api = world.large.pk, f"/api/v1/organizations/{world.large.pk}"
+    since = f"{timezone.now() - timedelta(days=29):%Y-%m-%d}"
     return [
         Door("Changes list, page", fixed("/changes"), thirty, ASKED, AIM),
         Door("Changes list, REST", fixed("/api/v1/changes"), fifty, ASKED, AIM, by_token=True),
@@ -181,6 +184,19 @@ def doors(world: World) -> list[Door]:
         Door("Changes list, waiting, page", fixed("/changes?group=waiting"), thirty),
         Door("inbox, page", fixed("/"), thirty),
         Door("spend, page", fixed("/spend"), thirty),
+        Door("spend of one project, page", one("/spend?project={project}"), thirty),
+        Door(
+            "spend by day and tier, REST",
+            fixed(f"{api}/spend?by=day,tier&since={since}"),
+            fifty,
+            by_token=True,
+        ),
+        Door(
+            "cost of an accepted Change, REST",
+            fixed(f"{api}/spend/accepted?since={since}"),
+            fifty,
+            by_token=True,
+        ),
         Door("limits, page", fixed(f"/organizations/{large}/limits"), thirty),
         Door("audit, page", fixed(f"/organizations/{large}/audit"), fifty),
         Door("audit, REST", fixed(f"/api/v1/organizations/{large}/audit"), fifty, by_token=True),
@@ -334,7 +350,10 @@ def fill(*, changes: int) -> World:
     sample = tuple(Change.objects.filter(organization=large).order_by("?").values_list("pk", flat=True)[:200])
     tasks = Task.objects.filter(change__in=sample).values_list("pk", flat=True)
     runs = TaskRun.objects.filter(task__in=tasks).values_list("pk", flat=True)
-    return World(people[0][0], token, large, small, people[1][0], sample, tuple(tasks), tuple(runs))
+    projects = Project.objects.filter(organization=large).values_list("pk", flat=True)
+    return World(
+        people[0][0], token, large, small, people[1][0], sample, tuple(tasks), tuple(runs), tuple(projects)
+    )
 
 
 _FILLED = (
