@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,27 +90,19 @@ def test_an_unreadable_table_is_written_anew(folder: Path, queue: str) -> None:
     assert [each["number"] for each in taken(folder, queue, 1)] == [1]
 
 
+@pytest.mark.django_db(transaction=True)  # another who hears that signal closes all connections
 def test_a_worker_that_is_told_to_stop_does_not_wait_for_the_next_message(
     folder: Path, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Celery asks for 2 seconds at a time and looks up between; three workers' waits made Ctrl-C slow."""
     monkeypatch.setattr(Transport, "stopping", False)
-    waits = threading.Event()
-
-    def told_to_stop() -> None:
-        waits.wait(LONG_SECONDS)
-        signals.worker_shutting_down.send(sender="worker@here", sig="SIGTERM", how="Cold", exitcode=0)
-
+    signals.worker_shutting_down.send(sender="worker@here", sig="SIGTERM", how="Cold", exitcode=0)
     with connection(folder) as broker:
         broker.SimpleQueue(queue).queue.declare()
-        teller = threading.Thread(target=told_to_stop)
-        teller.start()
         started = time.monotonic()
-        waits.set()
         with pytest.raises(TimeoutError):
             broker.drain_events(timeout=LONG_SECONDS)
         assert time.monotonic() - started < LONG_SECONDS / 2
-        teller.join()
 
 
 def test_who_waits_for_a_message_waits_as_long_as_asked(
