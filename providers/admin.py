@@ -12,13 +12,13 @@ from django.template.response import TemplateResponse
 from providers.forms import FallbackForm, plan_initial, plan_wanted
 from providers.models import Connector
 from providers.saving import set_fallback, switch_connector
-from tenants.admin import ReadOnly
+from tenants.admin import Switches
 from tenants.forms import attempt
 from tenants.models import User
 
 
 @admin.register(Connector)
-class ConnectorAdmin(ReadOnly):
+class ConnectorAdmin(Switches):
     list_display = ("name", "organization", "kind", "base_url", "with_key", "enabled", "updated_at")
     list_filter = ("kind", "enabled")
     search_fields = ("name", "organization__name", "organization__slug")
@@ -38,27 +38,18 @@ class ConnectorAdmin(ReadOnly):
         "created_at",
         "updated_at",
     )
-    actions = ("enable", "disable", "stand_ins")
-
-    def has_act_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("providers.change_connector")
+    actions = (*Switches.actions, "stand_ins")
+    on_disable = "Nobody can call through it, from the next call on."
 
     @admin.display(boolean=True, description="key stored")
     def with_key(self, connector: Connector) -> bool:
         return connector.has_key
 
-    @admin.action(description="Enable", permissions=["act"])
-    def enable(self, request: HttpRequest, chosen: QuerySet[Connector]) -> None:
-        self._switch(request, chosen, enabled=True)
+    related = ("organization",)
 
-    @admin.action(description="Disable: nobody can call through it", permissions=["act"])
-    def disable(self, request: HttpRequest, chosen: QuerySet[Connector]) -> None:
-        self._switch(request, chosen, enabled=False)
-
-    def _switch(self, request: HttpRequest, chosen: QuerySet[Connector], *, enabled: bool) -> None:
-        """An operator acts on the deployment: audited as themselves, whatever their role in the organization."""
-        for connector in chosen.select_related("organization"):
-            switch_connector(connector, enabled=enabled, by=cast(User, request.user), operator=True)
+    def switch(self, request: HttpRequest, row: Connector, *, enabled: bool, reason: str) -> None:
+        by = cast(User, request.user)
+        switch_connector(row, enabled=enabled, by=by, operator=True, reason=reason)
 
     @admin.action(description="Set the stand-ins…", permissions=["act"])
     def stand_ins(self, request: HttpRequest, chosen: QuerySet[Connector]) -> HttpResponse | None:

@@ -118,7 +118,7 @@ def set_fallback(
 
 
 def switch_connector(
-    connector: Connector, *, enabled: bool, by: User | None, operator: bool = False
+    connector: Connector, *, enabled: bool, by: User | None, operator: bool = False, reason: str = ""
 ) -> Connector:
     """Enable or disable. A disabled connector is not found by anybody, from the next call on.
 
@@ -132,7 +132,7 @@ def switch_connector(
         )
         if changed.update(enabled=enabled, version=F("version") + 1):
             action = "connector.enabled" if enabled else "connector.disabled"
-            note(connector.organization, by, action, connector.name)
+            note(connector.organization, by, action, connector.name, reason=reason)
     connector.refresh_from_db()
     return connector
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import allauth.account.admin
 import allauth.mfa.admin  # noqa: F401  # both register screens, which ours replace
 from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
+from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
 
 from tenants.audit import note
 from tenants.models import (
@@ -37,6 +40,8 @@ else:
 for _model in (EmailAddress, Authenticator):
     admin.site.unregister(_model)
 
+SWITCHED_AT_ONCE_MAX = 50
+SWITCH_REASON_CHARACTERS_MAX = 2_000
 RIGHTS = ("is_staff", "is_superuser", "groups", "user_permissions")
 
 
@@ -62,6 +67,66 @@ def chosen_few(screen: Base, request: HttpRequest, rows: QuerySet[Any], most: in
         request, f"Choose at most {most} rows at once. Nothing was changed.", messages.WARNING
     )
     return []
+
+
+class SwitchForm(forms.Form):
+    reason = forms.CharField(
+        required=False,
+        max_length=SWITCH_REASON_CHARACTERS_MAX,
+        strip=True,
+        widget=forms.Textarea(attrs={"rows": 3}),
+    )
+
+
+class Switches(ReadOnly):
+    """Read only, but an operator may switch rows on and off: after a page that says which, what follows, and asks why.
+
+    An operator acts on the deployment: audited as themselves, whatever their role in the organization.
+    """
+
+    actions: Sequence[str] = ("enable", "disable")
+    # What the audit entry of each row needs beside it.
+    related: tuple[str, ...] = ()
+    on_enable = "It is used again from the next call on."
+    on_disable = "It is used by nobody from the next call on."
+
+    def switch(self, request: HttpRequest, row: Any, *, enabled: bool, reason: str) -> None:
+        raise NotImplementedError
+
+    def has_act_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm(f"{self.opts.app_label}.change_{self.opts.model_name}")
+
+    @admin.action(description="Enable…", permissions=["act"])
+    def enable(self, request: HttpRequest, rows: QuerySet[Any]) -> HttpResponse | None:
+        return self._asked(request, rows, verb="enable", consequence=self.on_enable)
+
+    @admin.action(description="Disable…", permissions=["act"])
+    def disable(self, request: HttpRequest, rows: QuerySet[Any]) -> HttpResponse | None:
+        return self._asked(request, rows, verb="disable", consequence=self.on_disable)
+
+    def _asked(
+        self, request: HttpRequest, rows: QuerySet[Any], *, verb: str, consequence: str
+    ) -> HttpResponse | None:
+        chosen = chosen_few(self, request, rows.select_related(*self.related), SWITCHED_AT_ONCE_MAX)
+        if not chosen:
+            return None
+        form = SwitchForm(request.POST if "switch" in request.POST else None)
+        if not form.is_valid():
+            title = f"{verb.capitalize()} {len(chosen)} {self.opts.verbose_name_plural}"
+            context = {
+                **self.admin_site.each_context(request),
+                "title": title,
+                "verb": verb,
+                "consequence": consequence,
+                "rows": chosen,
+                "form": form,
+                "opts": self.opts,
+            }
+            return TemplateResponse(request, "admin/switch.html", context)
+        for row in chosen:
+            self.switch(request, row, enabled=verb == "enable", reason=form.cleaned_data["reason"])
+            self.message_user(request, f"{row}: {verb}d.", messages.SUCCESS)
+        return None
 
 
 class Memberships(Inline):

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from django.contrib import admin
-from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
-from tenants.admin import ReadOnly
+from tenants.admin import ReadOnly, Switches
 from tenants.models import User
 from webhooks.endpoints import switch_endpoint
 from webhooks.hooks import switch_hook
@@ -24,7 +23,7 @@ else:
 
 
 @admin.register(Endpoint)
-class Endpoints(ReadOnly):
+class Endpoints(Switches):
     exclude = ("url", "sealed_secret", "sealed_previous", "lease_key")
     list_display = (
         "address",
@@ -38,24 +37,14 @@ class Endpoints(ReadOnly):
     list_filter = ("enabled", "off_because", ("failing_since", admin.EmptyFieldListFilter))
     list_select_related = ("organization",)
     search_fields = ("url", "description", "organization__name", "organization__slug", "=id")
-    actions = ("enable", "disable")
+    on_enable = "What happens from now on is sent there."
+    on_disable = "Nothing is sent there; what still waited is given up."
 
-    def has_act_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("webhooks.change_endpoint")
+    related = ("organization",)
 
-    @admin.action(description="Enable", permissions=["act"])
-    def enable(self, request: HttpRequest, chosen: QuerySet[Endpoint]) -> None:
-        self._switch(request, chosen, enabled=True)
-
-    @admin.action(description="Disable: nothing is sent there", permissions=["act"])
-    def disable(self, request: HttpRequest, chosen: QuerySet[Endpoint]) -> None:
-        self._switch(request, chosen, enabled=False)
-
-    def _switch(self, request: HttpRequest, chosen: QuerySet[Endpoint], *, enabled: bool) -> None:
-        """An operator acts on the deployment: audited as themselves, whatever their role in the organization."""
-        person, now = cast(User, request.user), timezone.now()
-        for endpoint in chosen:
-            switch_endpoint(endpoint, enabled=enabled, by=person, now=now, operator=True)
+    def switch(self, request: HttpRequest, row: Endpoint, *, enabled: bool, reason: str) -> None:
+        by, now = cast(User, request.user), timezone.now()
+        switch_endpoint(row, enabled=enabled, by=by, now=now, operator=True, reason=reason)
 
 
 class Attempts(Inline):
@@ -101,28 +90,19 @@ class AttemptList(ReadOnly):
 
 
 @admin.register(IncomingHook)
-class IncomingHooks(ReadOnly):
+class IncomingHooks(Switches):
     exclude = ("sealed_secret", "sealed_previous")
     list_display = ("name", "project", "kind", "label", "author", "enabled", "used_at", "created_at")
     list_filter = ("kind", "enabled", "used_at")
     list_select_related = ("project", "author")
     search_fields = ("name", "project__name", "author__email", "=id")
-    actions = ("enable", "disable")
+    on_enable = "It takes deliveries again."
+    on_disable = "It takes nothing."
 
-    def has_act_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("webhooks.change_incominghook")
+    related = ("project__organization",)
 
-    @admin.action(description="Enable", permissions=["act"])
-    def enable(self, request: HttpRequest, chosen: QuerySet[IncomingHook]) -> None:
-        self._switch(request, chosen, enabled=True)
-
-    @admin.action(description="Disable: it takes nothing", permissions=["act"])
-    def disable(self, request: HttpRequest, chosen: QuerySet[IncomingHook]) -> None:
-        self._switch(request, chosen, enabled=False)
-
-    def _switch(self, request: HttpRequest, chosen: QuerySet[IncomingHook], *, enabled: bool) -> None:
-        for hook in chosen.select_related("project__organization"):
-            switch_hook(hook, enabled=enabled, by=cast(User, request.user), operator=True)
+    def switch(self, request: HttpRequest, row: IncomingHook, *, enabled: bool, reason: str) -> None:
+        switch_hook(row, enabled=enabled, by=cast(User, request.user), operator=True, reason=reason)
 
 
 @admin.register(IncomingDelivery)

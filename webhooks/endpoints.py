@@ -94,7 +94,13 @@ def change_endpoint(endpoint: Endpoint, wanted: WantedEndpoint, *, by: User, now
 
 
 def switch_endpoint(
-    endpoint: Endpoint, *, enabled: bool, by: User, now: datetime, operator: bool = False
+    endpoint: Endpoint,
+    *,
+    enabled: bool,
+    by: User,
+    now: datetime,
+    operator: bool = False,
+    reason: str = "",
 ) -> Endpoint:
     """On or off. An operator of the deployment may do it from outside the organization."""
     if not operator:
@@ -105,7 +111,7 @@ def switch_endpoint(
             fresh.save(update_fields=[*_switch(fresh, enabled=enabled, now=now), "updated_at"])
             give_up_if_off(fresh.pk, now)
             action = "webhook.enabled" if enabled else "webhook.disabled"
-            note(fresh.organization, by, action, str(fresh))
+            note(fresh.organization, by, action, str(fresh), reason=reason)
     return fresh
 
 

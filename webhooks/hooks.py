@@ -91,7 +91,9 @@ def change_hook(hook: IncomingHook, wanted: WantedHook, *, by: User) -> Incoming
     return fresh
 
 
-def switch_hook(hook: IncomingHook, *, enabled: bool, by: User, operator: bool = False) -> IncomingHook:
+def switch_hook(
+    hook: IncomingHook, *, enabled: bool, by: User, operator: bool = False, reason: str = ""
+) -> IncomingHook:
     """On or off. An operator of the deployment may do it from outside the organization."""
     if not operator:
         require_role(by, hook.project.organization_id, Role.ADMIN)
@@ -101,7 +103,7 @@ def switch_hook(hook: IncomingHook, *, enabled: bool, by: User, operator: bool =
             fresh.enabled = enabled
             fresh.save(update_fields=["enabled"])
             action = "hook.enabled" if enabled else "hook.disabled"
-            note(fresh.project.organization, by, action, _subject(fresh))
+            note(fresh.project.organization, by, action, _subject(fresh), reason=reason)
     return fresh
 
 

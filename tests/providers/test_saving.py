@@ -253,9 +253,16 @@ def test_the_admin_shows_and_switches_without_the_key(client: Client) -> None:
         assert answer.status_code == 200
         assert KEY not in answer.content.decode()
         assert row.sealed_key not in answer.content.decode()
-    client.post("/admin/providers/connector/", {"action": "disable", "_selected_action": [str(row.pk)]})
+    chosen = {"action": "disable", "_selected_action": [str(row.pk)]}
+    asked = client.post("/admin/providers/connector/", chosen).content.decode()
+    assert "Nobody can call through it" in asked
+    row.refresh_from_db()
+    assert row.enabled, "first a page that says on which, and asks why"
+    client.post("/admin/providers/connector/", chosen | {"switch": "x", "reason": "the key is on a forum"})
     row.refresh_from_db()
     assert not row.enabled
+    entry = AuditEntry.objects.get(action="connector.disabled")
+    assert (entry.actor, entry.reason) == (operator, "the key is on a forum")
 
 
 @pytest.mark.sqlite

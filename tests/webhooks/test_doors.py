@@ -425,11 +425,15 @@ def test_operators_see_no_secret_no_payload_and_no_answer_and_switch_both(organi
         for secret in (endpoint.sealed_secret, hook.sealed_secret, SECRET, "A STRANGERS TEXT", '"version":1'):
             assert secret not in text, name
     for name, pk in (("endpoint", endpoint.pk), ("incominghook", hook.pk)):
-        client.post(f"/admin/webhooks/{name}/", {"action": "disable", "_selected_action": [str(pk)]})
+        chosen = {"action": "disable", "_selected_action": [str(pk)]}
+        assert "names you, and why" in client.post(f"/admin/webhooks/{name}/", chosen).content.decode()
+        assert not AuditEntry.objects.filter(action__endswith=".disabled", subject__contains=str(pk)).exists()
+        client.post(f"/admin/webhooks/{name}/", chosen | {"switch": "x", "reason": "floods a stranger"})
     endpoint.refresh_from_db()
     hook.refresh_from_db()
     assert (endpoint.enabled, hook.enabled) == (False, False)
-    assert AuditEntry.objects.filter(action__in=["webhook.disabled", "hook.disabled"]).count() == 2
+    done = AuditEntry.objects.filter(action__in=["webhook.disabled", "hook.disabled"])
+    assert [entry.reason for entry in done] == ["floods a stranger"] * 2
 
 
 def test_lists_ask_as_much_for_many_as_for_one(
