@@ -10,7 +10,7 @@ from routing.words import Tier
 from tasks.models import ChangeSet, DecisionReceipt, Reopening, TaskRun
 from tasks.pages.receipts import ReceiptRow, receipt_row
 
-# Decisions after which the attempts before no longer count (rows 198, 218).
+# Decisions after which the attempts before no longer count (row 198).
 OPENS_A_WINDOW = frozenset({"fresh_window", "reopened"})
 
 
