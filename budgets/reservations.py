@@ -333,16 +333,22 @@ def _close(closing: Closing, beside: Beside = nothing) -> Closed:
 
 
 def _closed(row: CloseRow, closing: Closing) -> Closed:
-    known = row.state == "refunded" or (row.state == "settled" and closing.usd is not None)
-    charged = Usd(row.usd or 0)
     return Closed(
         result=row.result,
         state=row.state,
-        charged=charged,
-        cost=charged if known else None,
+        charged=Usd(row.usd or 0),
+        cost=_known_cost(row, closing),
         overrun=row.overrun,
         meters=row.meters,
     )
+
+
+def _known_cost(row: CloseRow, closing: Closing) -> Usd | None:
+    """What the call is known to have cost. A second report that says less takes nothing from the first one."""
+    if row.result == "already" and row.state == "settled":
+        return Reservation.objects.values_list("cost", flat=True).get(pk=closing.reservation_id)
+    known = row.state == "refunded" or (row.state == "settled" and closing.usd is not None)
+    return Usd(row.usd or 0) if known else None
 
 
 def _ledger() -> Ledger:

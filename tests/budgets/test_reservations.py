@@ -224,7 +224,12 @@ def test_settling_twice_the_same_is_nothing_and_differently_an_error() -> None:
         settle(held.reservation_id, cost=Usd(35_001), usage=USAGE, rates=RATES)
     with pytest.raises(ClosedDifferently):
         refund(held.reservation_id, reason="too late")
-    assert keep(held.reservation_id, reason="the reaper lost the race").result == "already"
+    second = keep(held.reservation_id, reason="the reaper lost the race")
+    assert (second.result, second.cost, second.charged) == (
+        "already",
+        COST,
+        COST,
+    )  # what is known stays known
     assert figures(meters[0]) == (35_000, 0, 1, 0)
     with pytest.raises(NoSuchReservation):
         settle(10**12, cost=COST, usage=USAGE, rates=RATES)
