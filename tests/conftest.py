@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from django.conf import settings
 from django.core.cache import cache
@@ -20,6 +21,10 @@ from playwright.sync_api import Browser, sync_playwright
 from config.env import Plane
 from tests import database
 from tests.browser import FLAGS
+
+# A busy machine is no fault of an example: what must be quick is measured by `make bench`, as ratios.
+hypothesis.settings.register_profile("remit", deadline=None)
+hypothesis.settings.load_profile("remit")
 
 # Marks of tests that need a part which a machine may lack, and why they are then skipped.
 NEEDS = {
