@@ -25,7 +25,8 @@ _LOST_STATEMENT = (
 def run(sql: str, params: Sequence[Any]) -> Any:
     """The cursor of one statement, with the driver's own marks: ? on SQLite, %s on PostgreSQL."""
     link = connections[DEFAULT_DB_ALIAS]
-    link.ensure_connection()
+    if link.connection is None:
+        link.ensure_connection()
     with link.wrap_database_errors:
         if link.vendor == "sqlite":
             return link.connection.execute(sql, params)

@@ -313,6 +313,7 @@ def _crossed(ids: Sequence[int], spent: _Amounts, thresholds: tuple[int, ...]) -
             thresholds_passed(limit=limit, spent=now, percents=thresholds)
             > thresholds_passed(limit=limit, spent=now - moved, percents=thresholds)
             for limit, now, moved in zip(columns[::2], columns[1::2], spent, strict=True)
+            if limit is not None
         )
     )
 
