@@ -22,6 +22,7 @@ from budgets.meters import at_period
 from budgets.money import ZERO, Usd
 from budgets.prices import Priced, cost_of, usage_data, worst_case
 from budgets.reservations import AlreadyHeld, CallContext, Held, Refused, keep, refund, reserve, settle
+from providers.catalog import price_card
 from providers.errors import DeadlineExceeded, ProviderError, RequestRefused, SpendLimited
 from providers.gateway import Gateway
 from providers.messages import ModelReply, ModelRequest, Usage
@@ -187,12 +188,15 @@ def _priced(
 ) -> Priced | None:
     """The exact cost, at the price of the model that answered, or of the one asked for when no list has its name.
 
-    What the account itself says of either wins over the lists, also where it lacks a rate (row 138).
+    What the account itself says of either wins over the lists, also where it lacks a rate (row 138). Not of a name
+    under which a listed model answered: the price of that one is the operator's to state.
     """
     if usage is None:
         return None
     today = clock.now().date()
-    own = gateway.price(answered_by) or gateway.price(asked_for)
+    own = gateway.price(asked_for)
+    if own is not None or price_card(asked_for, today) is None:
+        own = gateway.price(answered_by) or own
     if own is not None:
         return cost_of(usage, answered_by, today, own=own)
     return cost_of(usage, answered_by, today) or cost_of(usage, asked_for, today)

@@ -7,10 +7,14 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
-from budgets.decisions import TOKENS_MAX, Amount
-from budgets.money import Usd
+from budgets.decisions import Amount
+from budgets.money import AMOUNT_MICRO_MAX, Usd
 from providers.catalog import PriceCard, Rates, price_card
 from providers.messages import Usage
+
+# No request has that many: a figure that would burst the books. At the dearest rate that can be stated, what the
+# cache has saved of so many still fits its column.
+REPORTED_TOKENS_MAX = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +51,9 @@ def estimate_of(
     rates = card.rates_for(prompt)
     if rates.input is None or rates.output is None:
         return None
-    written = rates.cache_write_5m if rates.cache_write_5m is not None else rates.input
-    return Usd.ceiling(prompt * max(written, rates.input) + output_tokens_max * rates.output)
+    # An account's own price may ask more for a token from the cache, or written there, than for a fresh one.
+    dearest = max(rate for rate in (rates.input, rates.cache_read, rates.cache_write_5m) if rate is not None)
+    return Usd.ceiling(prompt * dearest + output_tokens_max * rates.output)
 
 
 def worst_case(
@@ -70,7 +75,8 @@ def worst_case(
 def cost_of(usage: Usage, model: str, at: date, *, own: PriceCard | None = None) -> Priced | None:
     """The exact price of one request (row 135), by the list or by the account's `own`; None: unknown.
 
-    Unknown is a price, a used bucket's rate or a usable report that is missing; no list stands in for a rate that
+    Unknown is a price, a used bucket's rate or a usable report that is missing, and a sum above the largest amount
+    that anybody may name; no list stands in for a rate that
     an own price lacks (row 138).
 
     One exact decimal sum, rounded up once. The rates of a request are those of its prompt's band, output
@@ -90,6 +96,8 @@ def cost_of(usage: Usage, model: str, at: date, *, own: PriceCard | None = None)
     if any(tokens and rate is None for tokens, rate in parts):
         return None
     total = sum((tokens * rate for tokens, rate in parts if rate is not None), Decimal(0))
+    if total > AMOUNT_MICRO_MAX:  # nobody bills that: a figure that would burst the books
+        return None
     return Priced(Usd.ceiling(total), _stored(card, rates))
 
 
@@ -97,9 +105,7 @@ def why_unusable(usage: Usage) -> str:
     """Why a report cannot be charged by: a fixed word, empty when it can (rows 134, 137)."""
     if usage.input == 0 and usage.output == 0:
         return "all_zero"
-    if (
-        usage.input + usage.output > TOKENS_MAX
-    ):  # no request has that many: a figure that would burst the books
+    if usage.input + usage.output > REPORTED_TOKENS_MAX:
         return "inconsistent"
     if usage.reasoning is not None and not 0 <= usage.reasoning <= usage.output:
         return "inconsistent"

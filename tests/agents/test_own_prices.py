@@ -156,6 +156,39 @@ def test_a_rate_that_turns_out_to_be_missing_leaves_the_charge_unknown(
     assert call.usd == call.hold_usd
 
 
+def test_a_listed_model_that_answers_under_an_unlisted_name_keeps_its_listed_price(
+    organization: Organization, api: dict[str, Any], fake: FakeServer, client: Client
+) -> None:
+    """Vendors answer with names of their own; a price of nothing for one made every call of the model free."""
+    alias = "gpt-4o-mini-preview"
+    config = {"prices": {alias: {"input": "0", "output": "0"}}}
+    made = client.post(address(organization), body(fake, **config), content_type="application/json", **api)
+    assert made.status_code == 201, made.content
+    fake.push(Play(usage=Usage(input_uncached=1_000, output=10), model=alias))
+    tried = client.post(f"{address(organization)}/{made.json()['id']}/test", **api).json()
+    assert tried["answered"] is True
+    listed = cost_of(Usage(input_uncached=1_000, output=10), "gpt-4o-mini", DAY)
+    assert listed is not None
+    assert Reservation.objects.get().cost == listed.cost
+    assert listed.cost > Usd(0)
+
+
+@pytest.mark.parametrize("tokens", [900_000_000_000, 2**53 - 1])
+def test_a_report_of_absurdly_many_cached_tokens_is_unknown_and_no_crash(
+    organization: Organization, api: dict[str, Any], fake: FakeServer, client: Client, tokens: int
+) -> None:
+    """At the dearest price, what they saved was too large for its column: the charge could not be booked at all."""
+    prices = {MODEL: {"input": str(RATE_CENTS_MAX), "output": "0", "cache_read": "0"}}
+    row = make_connector(
+        organization, kind="openai", base_url=fake.url("openai"), key=KEY, config={**HOUSE, "prices": prices}
+    )
+    fake.push(Play(usage=Usage(input_uncached=1, cache_read=tokens - 1, output=1)))
+    tried = client.post(f"{address(organization)}/{row.pk}/test", **api).json()
+    assert (tried["answered"], tried["cost"]) == (True, None), tried
+    call = Reservation.objects.get()
+    assert (call.state, call.usd) == (ReservationState.UNKNOWN, call.hold_usd)
+
+
 def test_what_an_account_states_wins_over_a_list() -> None:
     own = read_prices({"gpt-4o-mini": {"input": "1", "output": "2", "cache_write": "0"}})["gpt-4o-mini"]
     usage = Usage(input_uncached=1_000, cache_read=1_000, output=1_000)

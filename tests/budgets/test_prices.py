@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from budgets.money import Usd
+from budgets.money import AMOUNT_MICRO_MAX, Usd
 from budgets.prices import (
+    REPORTED_TOKENS_MAX,
     cost_of,
     estimate_of,
     tokens_of,
@@ -17,6 +18,7 @@ from budgets.prices import (
     worst_case,
 )
 from providers.messages import Usage
+from providers.own_prices import read_prices
 
 DAY = date(2026, 11, 15)
 SONNET, HAIKU = "claude-sonnet-5-5", "claude-haiku-5-5"
@@ -96,3 +98,21 @@ def test_usage_that_is_all_zero_or_contradicts_itself_is_not_charged_by() -> Non
     assert why_unusable(usage(input_uncached=10, output=5, reasoning=6)) == "inconsistent"
     assert why_unusable(usage(input_uncached=10)) == ""
     assert cost_of(usage(), SONNET, DAY) is None
+
+
+def test_a_report_that_would_burst_the_books_is_not_charged_by() -> None:
+    """Row 137: no request has so many tokens, and nobody bills so much; the worst case that was held stays."""
+    assert why_unusable(usage(input_uncached=REPORTED_TOKENS_MAX)) == ""
+    assert why_unusable(usage(input_uncached=REPORTED_TOKENS_MAX, output=1)) == "inconsistent"
+    own = read_prices({"m": {"input": "1000", "output": "1000"}})["m"]  # 10,000 µ$ a token
+    dearest = cost_of(usage(input_uncached=100_000_000), "m", DAY, own=own)
+    assert dearest is not None
+    assert dearest.cost == Usd(AMOUNT_MICRO_MAX)
+    assert cost_of(usage(input_uncached=100_000_001), "m", DAY, own=own) is None
+
+
+@pytest.mark.parametrize("dearer", ["cache_read", "cache_write"])
+def test_a_hold_covers_a_cache_that_costs_more_than_fresh_input(dearer: str) -> None:
+    """Row 143: whatever bucket the prompt falls into, the hold is the most that it costs."""
+    own = read_prices({"m": {"input": "1", "output": "1", dearer: "7"}})["m"]
+    assert estimate_of(1_000, 10, "m", DAY, own=own) == Usd(400 * 70 + 10 * 10)
