@@ -205,6 +205,8 @@ def check_headers(headers: Mapping[str, object]) -> None:
             )
         if any(not 0x20 <= ord(character) < 0x7F for character in value):
             raise RequestRefused("headers", f"{name}: one line of printable ASCII")
+        if value != value.strip():  # no line of a request may hold it, so no call would ever leave
+            raise RequestRefused("headers", f"{name}: no space before or after the value")
 
 
 def read_options(config: Mapping[str, Any]) -> Options:

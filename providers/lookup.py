@@ -18,13 +18,16 @@ def look_up(host: str, port: int, *, seconds_max: float | None) -> list[str]:
     """In the system's order. Raises OSError for a name without any, TimeoutError when nothing came in time."""
     if _is_literal(host) or seconds_max is None:
         return _asked(host, port)
-    if not _places.acquire(timeout=seconds_max):
+    places = _places  # whoever takes one of these gives it back to these
+    if not places.acquire(timeout=seconds_max):
         raise TimeoutError(f"{LOOKUPS_MAX} lookups of names are waited for already")
     answer: SimpleQueue[list[str] | OSError] = SimpleQueue()
     try:
-        threading.Thread(target=_answer, args=(host, port, answer), daemon=True, name="lookup").start()
+        threading.Thread(
+            target=_answer, args=(host, port, answer, places), daemon=True, name="lookup"
+        ).start()
     except RuntimeError as error:  # this machine has no thread left
-        _places.release()
+        places.release()
         raise OSError(str(error)) from None
     try:
         found = answer.get(timeout=seconds_max)
@@ -35,7 +38,9 @@ def look_up(host: str, port: int, *, seconds_max: float | None) -> list[str]:
     return found
 
 
-def _answer(host: str, port: int, answer: SimpleQueue[list[str] | OSError]) -> None:
+def _answer(
+    host: str, port: int, answer: SimpleQueue[list[str] | OSError], places: threading.BoundedSemaphore
+) -> None:
     try:
         answer.put(_asked(host, port))
     except OSError as error:
@@ -43,7 +48,7 @@ def _answer(host: str, port: int, answer: SimpleQueue[list[str] | OSError]) -> N
     except UnicodeError as error:  # a label that no name may have
         answer.put(OSError(str(error)))
     finally:
-        _places.release()
+        places.release()
 
 
 def _asked(host: str, port: int) -> list[str]:

@@ -32,14 +32,18 @@ def read_events(chunks: Iterable[bytes]) -> Iterator[tuple[str, str]]:
 
 def _lines(chunks: Iterable[bytes]) -> Iterator[str]:
     """Lines that end with LF, CR LF or CR. A CR at the end of a chunk waits for what follows."""
-    rest = b""
+    rest: list[bytes] = []  # joined only when a line ends: a long one in small pieces is looked at once
+    size = 0
     for chunk in chunks:
-        rest += chunk
-        whole, newline, tail = rest.replace(b"\r\n", b"\n").rpartition(b"\n")
-        if b"\r" in whole:
-            whole = whole.replace(b"\r", b"\n")
-        if newline:
-            rest = tail
-            yield from (line.decode("utf-8", errors="replace") for line in whole.split(b"\n"))
-        elif len(rest) > EVENT_BYTES_MAX:
+        rest.append(chunk)
+        size += len(chunk)
+        if b"\n" in chunk:
+            whole, _, tail = b"".join(rest).replace(b"\r\n", b"\n").rpartition(b"\n")
+            rest, size = [tail], len(tail)
+            yield from (line.decode("utf-8", errors="replace") for line in _ends(whole).split(b"\n"))
+        elif size > EVENT_BYTES_MAX:
             raise BadAnswer(f"one line is longer than {EVENT_BYTES_MAX:,} bytes")
+
+
+def _ends(whole: bytes) -> bytes:
+    return whole.replace(b"\r", b"\n") if b"\r" in whole else whole

@@ -173,6 +173,9 @@ def _as_ours() -> Iterator[None]:
         raise NotSent(f"no connection: {_first_line(error)}") from None
     except httpx.TimeoutException:
         raise TimedOut("no answer in time") from None
+    except httpx.LocalProtocolError:
+        # Its words repeat the header that cannot be written, which may be a secret.
+        raise ConnectionLost("the request cannot be written as HTTP") from None
     except httpx.TransportError as error:
         raise ConnectionLost(f"the connection broke: {_first_line(error)}") from None
     except (httpx.InvalidURL, UnicodeError) as error:

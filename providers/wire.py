@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import threading
 from abc import ABC, abstractmethod
@@ -256,9 +257,9 @@ def encode(body: Mapping[str, Any]) -> bytes:
 
 
 def decode(raw: bytes | str) -> Json:
-    """A JSON object; anything else, and NaN, and a nesting too deep to read, is a BadAnswer."""
+    """A JSON object; anything else, and NaN, 1e400, and a nesting too deep to read, is a BadAnswer."""
     try:
-        document = json.loads(raw, parse_constant=_no_constant)
+        document = json.loads(raw, parse_constant=_no_constant, parse_float=_finite)
     except (ValueError, RecursionError):
         raise BadAnswer("the answer is no JSON that can be read") from None
     if not isinstance(document, dict):
@@ -319,6 +320,14 @@ def _nests_deeper(document: Json, levels: int) -> bool:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(name)
+
+
+def _finite(text: str) -> float:
+    """Python reads 1e400 as infinite, which no JSON can say again: the turn that holds it could not be sent back."""
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError("out of range")
+    return number
 
 
 def _request_id(answer: Answer) -> str:

@@ -8,6 +8,7 @@ import json
 import resource
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,15 +16,18 @@ import pytest
 
 from providers.account import Account, check_headers, read_options, why_unreachable
 from providers.catalog import profile_of
-from providers.errors import BadAnswer, RequestRefused
+from providers.errors import BadAnswer, ConnectionLost, RequestRefused
 from providers.messages import ModelRequest
 from providers.parts import read_parts
 from providers.profiles import check_request, check_routing
+from providers.sse import read_events
 from providers.transport import RESPONSE_BYTES_MAX
-from providers.wire import NESTING_MAX, HttpGateway
+from providers.wire import INVALID_ARGUMENTS, NESTING_MAX, HttpGateway
 from tests.providers.conftest import EDIT, GATEWAYS, WIRES, ask
 
 Answering = Callable[..., HttpGateway]
+# Of a processor: a hundred times what it takes.
+PATIENCE_SECONDS = 5.0
 
 
 @pytest.fixture
@@ -105,6 +109,74 @@ def test_deep_nesting_is_a_bad_answer_wherever_it_begins_to_hurt(answering: Answ
     for levels in (NESTING_MAX, 500, 900, 100_000):
         nest = b'{"content":' + b"[" * levels + b"]" * levels + b"}"
         problem_of(answering(wire, nest), wire)
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e999"])
+@pytest.mark.parametrize("wire", ["anthropic", "google"])
+def test_a_number_too_large_for_any_is_no_argument(answering: Answering, wire: str, number: str) -> None:
+    """Written out again it would be Infinity, which is no JSON: every later request of the talk would be refused."""
+    call = {"type": "tool_use", "id": "t", "name": "edit", "input": {"a": "BIG"}}
+    part = {"functionCall": {"name": "edit", "args": {"a": "BIG"}}}
+    document: dict[str, Any] = {
+        "anthropic": {"id": "m", "content": [call], "stop_reason": "tool_use"},
+        "google": {"candidates": [{"content": {"parts": [part]}, "finishReason": "STOP"}]},
+    }
+    body = json.dumps(document[wire]).replace('"BIG"', number).encode()
+    assert problem_of(answering(wire, body), wire).may_be_billed
+
+
+def test_a_streamed_number_too_large_for_any_goes_back_as_the_text_it_was(answering: Answering) -> None:
+    """The turn can be sent again: what cannot be an object is shown to the model as it wrote it."""
+    events: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {"id": "m", "model": "claude"}},
+        {
+            "type": "content_block_start",
+            "index": 0,
+            "content_block": {"type": "tool_use", "id": "t", "name": "edit", "input": {}},
+        },
+        {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {"type": "input_json_delta", "partial_json": '{"a": 1e400}'},
+        },
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}},
+        {"type": "message_stop"},
+    ]
+    body = "".join(f"data: {json.dumps(event)}\n\n" for event in events).encode()
+    reply = answering("anthropic", body, stream=True).send(ask("anthropic"), seconds_max=10)
+    assert reply.tool_calls[0].arguments == '{"a": 1e400}'
+    assert reply.native is not None
+    assert reply.native.content[0]["input"] == {INVALID_ARGUMENTS: '{"a": 1e400}'}
+
+
+def test_a_long_line_in_small_pieces_is_looked_at_once() -> None:
+    """A line of eight megabytes in pieces of a hundred bytes kept a processor busy for minutes."""
+    pieces = 80_001
+    line = b"data: " + b"x" * (100 * pieces - 6)
+    begun = time.process_time()
+    with pytest.raises(BadAnswer):
+        list(read_events(line[at : at + 100] for at in range(0, len(line) + 100, 100)))
+    assert time.process_time() - begun < PATIENCE_SECONDS
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_events_are_the_same_however_they_are_cut(ending: str, size: int) -> None:
+    raw = ending.join(["event: a", "data: 1", "data: 2", "", "data: \u2028é", "", "data: cut"]).encode()
+    pieces = (raw[at : at + size] for at in range(0, len(raw), size))
+    assert list(read_events(pieces)) == [("a", "1\n2"), ("", "\u2028é")]
+
+
+def test_a_header_that_cannot_be_written_is_not_repeated_in_the_error() -> None:
+    """A row from before the rule, or a key that a later rule lets through: its words hold no secret."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        account = Account(
+            name="test", base_url=f"http://127.0.0.1:{server.getsockname()[1]}", headers={"x-a": " s3cret"}
+        )
+        with pytest.raises(ConnectionLost) as caught:
+            GATEWAYS["anthropic"](account).send(ask("anthropic"), seconds_max=10)
+    assert "s3cret" not in str(caught.value)
 
 
 def test_half_characters_and_nuls_of_an_answer_can_be_stored(answering: Answering) -> None:
