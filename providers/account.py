@@ -221,7 +221,7 @@ def read_options(config: Mapping[str, Any]) -> Options:
             raise RequestRefused("unsupported_options", "routing is a mapping")
         check_routing(routing)
     stream = config.get("stream")
-    if stream not in (None, True, False):
+    if stream is not None and not isinstance(stream, bool):  # 1 is equal to true, and is not it
         raise RequestRefused("config", "config.stream is true or false")
     receive = config.get("receive_seconds", RECEIVE_SECONDS)
     if (
@@ -232,7 +232,7 @@ def read_options(config: Mapping[str, Any]) -> Options:
         raise RequestRefused(
             "config", f"config.receive_seconds lies above 0 and up to {RECEIVE_SECONDS_MAX:g}"
         )
-    if config.get("send_labels", False) not in (True, False):
+    if not isinstance(config.get("send_labels", False), bool):
         raise RequestRefused("config", "config.send_labels is true or false")
     return Options(
         stream=stream,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +40,8 @@ _SMALLEST_MODEL = {
     ConnectorKind.SCRIPTED: "claude-haiku-5-5",
 }
 assert set(_SMALLEST_MODEL) == set(ConnectorKind)
+# An escaped NUL, and not an escaped backslash before four noughts.
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 _FIELDS = frozenset({"base_url", "key", "headers", "config", "fallback"})
 
 
@@ -104,6 +108,8 @@ def set_fallback(
     """Say who stands in for this connector, and nothing else. An operator may do it from outside the organization."""
     if not operator:
         require_role(by, connector.organization_id, Role.ADMIN)
+    if not _can_be_stored(fallback):
+        raise InvalidInput("fallback", "holds a NUL or half a character", "Correct it and save again.")
     plan, organization = _plan(fallback), connector.organization
     with transaction.atomic():
         row: Connector = (
@@ -221,6 +227,10 @@ def _check_shape(wanted: Wanted) -> None:
         raise InvalidInput(
             "kind", "is no kind of connector", f"Choose one of {', '.join(ConnectorKind.values)}."
         )
+    for field, given in (("config", wanted.config), ("fallback", wanted.fallback)):
+        if not _can_be_stored(given):
+            problem = "holds a NUL, half a character, or a number that is too large"
+            raise InvalidInput(field, problem, "Correct it and save again.")
     if len(str(wanted.config)) > CONFIG_CHARACTERS_MAX:
         raise InvalidInput("config", "is too long", f"Use at most {CONFIG_CHARACTERS_MAX:,} characters.")
     try:
@@ -234,6 +244,15 @@ def _check_shape(wanted: Wanted) -> None:
     except RequestRefused as refused:
         field = refused.code if refused.code in _FIELDS else "config"
         raise InvalidInput(field, str(refused), "Correct it and save again.", code=_code(refused)) from None
+
+
+def _can_be_stored(given: object) -> bool:
+    """As JSON in every database: what a page's own reader lets through, not all of them take."""
+    try:
+        text = json.dumps(given, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError):
+        return False
+    return _NUL.search(text) is None
 
 
 def _check_same_address(known: Connector, wanted: Wanted) -> None:

@@ -92,6 +92,8 @@ def test_useful_headers_pass() -> None:
     [
         {"unknown": 1},
         {"stream": "yes"},
+        {"stream": 1},
+        {"stream": 0.0},
         {"receive_seconds": 0},
         {"receive_seconds": 601},
         {"receive_seconds": True},
@@ -108,6 +110,7 @@ def test_useful_headers_pass() -> None:
         {"output_cap_field": "tokens"},
         {"app_title": "a\nb"},
         {"send_labels": "yes"},
+        {"send_labels": 1},
         {"foreign_history": "maybe"},
     ],
 )

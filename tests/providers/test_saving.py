@@ -278,3 +278,50 @@ def test_no_key_is_in_any_row(organization: Organization, admin: User, fake: Fak
     dump = "\n".join(connection.connection.iterdump())
     assert "connector.made" in dump
     assert KEY not in dump
+
+
+UNSTORABLE: dict[str, dict[str, Any]] = {
+    "a NUL in a priced name": {"config": {"prices": {"a\0": {"input": "1"}}}},
+    "a NUL in a name of ours": {"config": {"models": {"a\0": "b"}}},
+    "a NUL in a described name": {"config": {"profiles": {"a\0": {"can": []}}}},
+    "a NUL in an effort": {"config": {"profiles": {"a": {"efforts": ["\\\0"]}}}},
+    "a NUL in a stand-in's names": {
+        "fallback": {"connectors": [{"connector": "spare", "models": {"a\0": "b"}}]}
+    },
+}
+
+
+@pytest.mark.parametrize("given", UNSTORABLE.values(), ids=UNSTORABLE)
+def test_what_no_database_can_store_is_refused_by_its_field(
+    organization: Organization, admin: User, client: Client, given: dict[str, Any]
+) -> None:
+    """PostgreSQL takes no NUL in JSON: it was an error of the server, at each of the doors."""
+    make_connector(organization, name="spare")
+    (field,) = given
+    token = bearer(make_token(admin, organization, scopes=["admin"])[1])
+    body = {"name": "main", "kind": "openai", "config": {}, **given}
+    path = f"/api/v1/organizations/{organization.pk}/connectors"
+    answer = client.post(path, body, content_type="application/json", **token)
+    assert (answer.status_code, answer.json()["field"]) == (400, field), answer.content
+    assert not Connector.objects.filter(name="main").exists()
+
+
+@pytest.mark.parametrize("text", ["\\ud800", "\\u0000", "1e400"])
+def test_a_page_refuses_what_its_reader_lets_through(
+    organization: Organization, admin: User, client: Client, text: str
+) -> None:
+    said = text if text == "1e400" else f'"{text}"'
+    inline = '{"inline": [{"steps": [{"tools": [{"name": "t", "arguments": {"a": ODD}}]}]}]}'.replace(
+        "ODD", said
+    )
+    client.force_login(admin)
+    typed = {"name": "main", "kind": "scripted", "base_url": "", "key": "", "headers": "", "config": inline}
+    page = client.post(f"/organizations/{organization.pk}/connectors", typed)
+    assert page.status_code == 200
+    assert page.context["form"].errors["config"]
+    assert not Connector.objects.exists()
+
+
+def test_a_backslash_before_noughts_is_text_like_any_other(organization: Organization) -> None:
+    saved = save(organization, kind="scripted", config={"inline": [{"steps": [{"text": "\\u0000"}]}]})
+    assert Connector.objects.get(pk=saved.pk).config == saved.config
