@@ -6,7 +6,6 @@ A clear error or unknown usage; never a crash, never zero, and nothing stored, s
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,13 +25,11 @@ from providers.messages import FilePart, ImagePart, ModelRequest, TextPart, User
 from providers.models import Connector
 from providers.scenarios import Step
 from routing.words import EndReason
-from tenants.models import AuditEntry, Organization, Role, User
+from tenants.models import AuditEntry, Organization, User
 from tests.factories.agents import make_payers
 from tests.factories.providers import make_connector
 from tests.factories.tenants import (
     bearer,
-    make_member,
-    make_organization,
     make_project,
     make_token,
     make_user,
@@ -49,27 +46,11 @@ every_wire = pytest.mark.parametrize("wire", WIRES)
 both = pytest.mark.parametrize("stream", [False, True], ids=["buffered", "stream"])
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[FakeServer]:
-    with FakeServer() as running:
-        yield running
-
-
 @pytest.fixture
 def fake(server: FakeServer) -> FakeServer:
     server.reset()
     server.provider.key = KEY
     return server
-
-
-@pytest.fixture
-def organization() -> Organization:
-    return make_organization()
-
-
-@pytest.fixture
-def admin(organization: Organization) -> User:
-    return make_member(organization, Role.ADMIN)
 
 
 # -- what a person saves: REST, page and admin

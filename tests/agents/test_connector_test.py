@@ -28,16 +28,6 @@ KEY = "sk-connector-test-0123456789abcdef"
 
 
 @pytest.fixture
-def organization() -> Organization:
-    return make_organization()
-
-
-@pytest.fixture
-def admin(organization: Organization) -> User:
-    return make_member(organization, Role.ADMIN)
-
-
-@pytest.fixture
 def fake() -> Iterator[FakeServer]:
     with FakeServer() as server:
         server.provider.key = KEY

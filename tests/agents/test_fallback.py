@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -42,12 +41,6 @@ ANSWER = Play(usage=Usage(input_uncached=400, output=50, cache_read=2_000))
 SPEND_LIMIT = {
     "error": {"type": "rate_limit_error", "details": {"error_code": "enforced_spend_limit_reached"}}
 }
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[FakeServer]:
-    with FakeServer() as running:
-        yield running
 
 
 @pytest.fixture

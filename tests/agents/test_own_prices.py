@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -25,10 +24,10 @@ from providers.messages import Usage
 from providers.models import Connector
 from providers.own_prices import RATE_CENTS_MAX, SOURCE, read_prices
 from routing.words import EndReason
-from tenants.models import AuditEntry, Organization, Role, User
+from tenants.models import AuditEntry, Organization, User
 from tests.factories.agents import make_payers, make_request
 from tests.factories.providers import make_connector
-from tests.factories.tenants import bearer, make_member, make_organization, make_project, make_token
+from tests.factories.tenants import bearer, make_project, make_token
 
 pytestmark = pytest.mark.django_db
 KEY = "sk-own-prices-0123456789abcdef"
@@ -42,27 +41,11 @@ HOUSE: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[FakeServer]:
-    with FakeServer() as running:
-        yield running
-
-
 @pytest.fixture
 def fake(server: FakeServer) -> FakeServer:
     server.reset()
     server.provider.key = KEY
     return server
-
-
-@pytest.fixture
-def organization() -> Organization:
-    return make_organization()
-
-
-@pytest.fixture
-def admin(organization: Organization) -> User:
-    return make_member(organization, Role.ADMIN)
 
 
 @pytest.fixture
