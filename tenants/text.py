@@ -18,17 +18,27 @@ _SLUG = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _EMAIL = re.compile(r"[^@\s\"(),:;<>\[\\\]]+@[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
 # Invisible or direction-changing characters let one name look like another.
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+# What changes the order of others or is drawn as nothing, whatever its category says: fillers of Hangul are letters,
+# the blank of Braille a sign, selectors are marks, and tags spell words that a model reads and no person sees
+# (faults C41, C89). The two selectors that people type, behind emoji, are not here.
+UNSEEN = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164"
+    "\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+_UNSEEN = re.compile(f"[{UNSEEN}]")
+# Alone they show nothing, either.
+_SELECTORS = "\ufe0e\ufe0f"
 
 
 def one_line(field: str, value: object, *, characters_max: int, required: bool = True) -> str:
     """A single visible line, trimmed. Raises InvalidInput."""
     text = _text(field, value, characters_max)
-    if any(unicodedata.category(character) in _HIDDEN for character in text):
+    if _UNSEEN.search(text) or any(unicodedata.category(character) in _HIDDEN for character in text):
         raise InvalidInput(
             field, "has a control or invisible character", "Use plain visible text on one line."
         )
     text = text.strip()
-    if required and not text:
+    if required and not _is_seen(text):
         raise InvalidInput(field, "is empty", "Give at least one visible character.", code="required")
     return text
 
@@ -38,7 +48,7 @@ def free_text(field: str, value: object, *, characters_max: int, required: bool 
     text = _text(field, value, characters_max).replace("\r\n", "\n").strip()
     if any(c not in "\n\t" and unicodedata.category(c) in {"Cc", "Cs"} for c in text):
         raise InvalidInput(field, "has a control character", "Use plain text with line breaks only.")
-    if required and all(c.isspace() or unicodedata.category(c) in _HIDDEN for c in text):
+    if required and not _is_seen(text):
         raise InvalidInput(field, "is empty", "Say something here.", code="required")
     return text
 
@@ -61,6 +71,12 @@ def email(field: str, value: object) -> str:
     if not _EMAIL.fullmatch(text) or ".." in text:
         raise InvalidInput(field, "is no email address", "Write one address such as ana@example.org.")
     return text
+
+
+def _is_seen(text: str) -> bool:
+    """Whether any character of it is drawn."""
+    left = (c for c in _UNSEEN.sub("", text) if c not in _SELECTORS)
+    return any(not c.isspace() and unicodedata.category(c) not in _HIDDEN for c in left)
 
 
 def _text(field: str, value: object, characters_max: int) -> str:

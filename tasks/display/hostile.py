@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import re
 
+from tenants.text import UNSEEN
+
 _ANSI = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor moves
     r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # OSC: titles, links
     r"|\x1b[@-Z\\-_]"
 )
 # Characters that change the order of others or cannot be seen (faults C41, C89).
-_TRICKS = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
-)
+_TRICKS = re.compile(f"[{UNSEEN}]")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _SURROGATES = re.compile("[\ud800-\udfff]")  # halves of characters, which no page can hold
 

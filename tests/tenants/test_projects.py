@@ -14,6 +14,7 @@ from tenants.caps import CAPS, caps_of
 from tenants.errors import InvalidInput, RoleTooLow
 from tenants.models import AuditEntry, Project
 from tenants.projects import change_project
+from tenants.text import free_text
 from tests.tenants.conftest import House, api, browser
 
 PATTERN = {"name": "an ACME key", "pattern": "ACME-[A-Z0-9]{8}"}
@@ -204,3 +205,19 @@ def test_over_rest_rules_are_shown_and_null_takes_one_back(house: House) -> None
     assert answer.json()["publish_rules"] == wanted
     again = ask.patch(path, {"publish_rules": {"files_max": None, "secret_exceptions": []}}, format="json")
     assert again.json()["publish_rules"] == {}
+
+
+@pytest.mark.parametrize(
+    "name", ["\u3164", "\u2800", "\uffa0", "\ufe0f", "a\u3164", "a\ufe01", "a\U000e0041"], ids=ascii
+)
+def test_a_name_that_is_drawn_as_nothing_or_hides_something_is_refused(house: House, name: str) -> None:
+    """Fault C89: two projects that look alike, or a link that nobody can see to click."""
+    with pytest.raises(InvalidInput) as refused:
+        _change(house, name=name)
+    assert refused.value.field == "name"
+    _change(house, name="Ship it \u2764\ufe0f")
+
+
+def test_a_text_of_blanks_is_empty() -> None:
+    with pytest.raises(InvalidInput, match="is empty"):
+        free_text("reason", "\u3164 \u2800\n\ufe0f", characters_max=10, required=True)

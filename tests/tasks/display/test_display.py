@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.display.diff import SHOWN_LINES_MAX, LineKind, read_patch
 from tasks.display.hostile import one_line, readable, revealed
+
+UNSEEN = [
+    "\u115f", "\u1160", "\u3164", "\uffa0", "\u2800",
+    "\u180b", "\u180f", "\u2028", "\u2029",
+    "\ufe00", "\ufe0d", "\U000e0041", "\U000e007f", "\U000e0100", "\U000e01ef",
+    "\U0001d173", "\U0001bca0",
+]  # fmt: skip
 
 PATCH = """\
 diff --git a/app.py b/app.py
@@ -42,6 +50,17 @@ def test_progress_bars_fold_to_their_last_state() -> None:
 def test_terminal_codes_go_and_deceiving_characters_are_written_out() -> None:
     assert readable("\x1b[31mred\x1b[0m \x1b]8;;http://x\x07link\x1b]8;;\x07") == "red link"
     assert revealed("user\u202etxt.exe\u200b\x00") == "user⟨U+202E⟩txt.exe⟨U+200B⟩⟨U+0000⟩"
+
+
+@pytest.mark.parametrize("blank", UNSEEN, ids=lambda blank: f"U+{ord(blank):04X}")
+def test_what_is_drawn_as_nothing_is_written_out(blank: str) -> None:
+    """Faults C41 and C89: fillers, tags (which spell words that only a model reads), separators, selectors."""
+    assert revealed(f"a{blank}b") == f"a⟨U+{ord(blank):04X}⟩b"
+    assert readable(f"a{blank}b") == f"a⟨U+{ord(blank):04X}⟩b"
+
+
+def test_an_emoji_keeps_its_look() -> None:
+    assert revealed("\u2764\ufe0f done") == "\u2764\ufe0f done"
 
 
 def test_a_title_is_one_short_line() -> None:
