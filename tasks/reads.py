@@ -28,7 +28,7 @@ from django.db.models.functions import Coalesce, RowNumber
 from budgets.decisions import STOP_OF, MeterReading, Unit, unit_of
 from budgets.keys import MeterKind
 from budgets.meters import meter_key, payer_meters, read_meters
-from budgets.models import Meter, Reservation, ReservationState
+from budgets.models import LimitChange, Meter, Reservation, ReservationState
 from budgets.money import ZERO, Usd
 from budgets.reports import SUMS, Narrow, Spend, by_run, spend_of
 from routing.words import MAX_ATTEMPTS_PER_TIER
@@ -406,6 +406,25 @@ def charges_of(change: Change) -> list[tuple[datetime, Usd]]:
     )
     rows = closed.order_by("closed_at", "pk").values_list("closed_at", "usd")
     return [(at, usd) for at, usd in rows if at is not None and usd]
+
+
+def limit_changes_of(change: Change) -> list[LimitChange]:
+    """How the budget of a Change was set, in order of time."""
+    rows = LimitChange.objects.of_organization(change.organization_id)
+    return list(rows.filter(kind=MeterKind.CHANGE, subject=str(change.pk)).order_by("at", "id"))
+
+
+def budgets_told(rows: Iterable[LimitChange]) -> list[tuple[datetime, Usd | None, Usd | None]]:
+    """When each limit in money was set, from what to what; None: no limit."""
+    return [
+        (
+            row.at,
+            None if row.before is None else Usd(row.before),
+            None if row.after is None else Usd(row.after),
+        )
+        for row in rows
+        if row.unit == Unit.USD
+    ]
 
 
 def event_id(said: str | None) -> int:

@@ -26,7 +26,7 @@ from tasks.pictures.graph import (
     lay_out,
     lay_out_narrow,
 )
-from tasks.pictures.timeline import BurnDown, burn_down
+from tasks.pictures.timeline import BurnDown, burn_down, limit_steps
 from tasks.planning import estimate_plan, plan_on
 from tasks.states import ENDED_CHANGES, ChangeState
 from tenants.models import Membership, Role
@@ -197,7 +197,9 @@ def _burn(change: Change, money: reads.Money, *, now: datetime) -> BurnDown | No
     works = change.state in reads.GROUPS["working"]
     until = now if works else charges[-1][0]
     ahead = (until - change.created_at) / 2 if works else timedelta(0)
-    return burn_down(charges, limit=money.limit, start=change.created_at, end=until + ahead, now=until)
+    told = reads.budgets_told(reads.limit_changes_of(change))
+    limits = limit_steps(told, start=change.created_at, now=until, limit=money.limit)
+    return burn_down(charges, limits=limits, start=change.created_at, end=until + ahead, now=until)
 
 
 def _whys(receipts: Sequence[DecisionReceipt]) -> dict[UUID, tuple[str, ...]]:

@@ -35,8 +35,16 @@ from routing.words import Tier
 from tasks.attempts.choice import CLASSIFIER
 from tasks.models import Change, Event
 from tasks.pictures.bars import DayChart, MoneyBar, day_chart, money_bar
-from tasks.pictures.timeline import BurnDown, burn_down, share_of_span
-from tasks.reads import MeterFigures, SubjectLimit, accepted_of, figures_of, limits_of, outcomes_of
+from tasks.pictures.timeline import BurnDown, burn_down, limit_steps, share_of_span
+from tasks.reads import (
+    MeterFigures,
+    SubjectLimit,
+    accepted_of,
+    budgets_told,
+    figures_of,
+    limits_of,
+    outcomes_of,
+)
 from tasks.reviews import CHECKER, JUDGE
 from tasks.states import RunState
 from tenants.models import Membership, Organization, Project, Role
@@ -106,6 +114,7 @@ def spend_figures(
     sums, effect = _whole(rows)
     month = _month(organization, now=now)
     all_of_it = role in SEE_ALL
+    raises = _raises(organization, month, now=now) if all_of_it else []
     days_of_month = rows if _covers_month(filters, now=now) else None
     return {
         "first": first,
@@ -116,8 +125,8 @@ def spend_figures(
         "series": SERIES,
         "tier_names": TIERS,
         "month": month,
-        "burn": _burn(calls, month, days_of_month, now=now) if all_of_it else None,
-        "raises": _raises(organization, month, now=now) if all_of_it else (),
+        "burn": _burn(calls, month, days_of_month, raises, now=now) if all_of_it else None,
+        "raises": _placed(raises, month, now=now),
         "rankings": _rankings(organization, found, rows, sums),
         "cache_share": effect.read_tokens * 100 // effect.input_tokens if effect.input_tokens else None,
         "cache_saved": effect.saved,
@@ -167,7 +176,12 @@ def _covers_month(filters: Narrow, *, now: datetime) -> bool:
 
 
 def _burn(
-    calls: QuerySet[Reservation], month: MeterFigures, rows: Sequence[DaySpend] | None, *, now: datetime
+    calls: QuerySet[Reservation],
+    month: MeterFigures,
+    rows: Sequence[DaySpend] | None,
+    raises: Sequence[LimitChange],
+    *,
+    now: datetime,
 ) -> BurnDown | None:
     """By the day on which a call was held, from `rows` when there are some, and since yesterday by the hour."""
     if not isinstance(month.limit, Usd) or month.ends_at is None:
@@ -178,7 +192,8 @@ def _burn(
         rows = days_of(calls.filter(created_at__gte=start, created_at__lt=yesterday))
     past = by_day([row for row in rows if start.date() <= row.day < yesterday.date()])
     lately = by_hour(calls.filter(created_at__gte=yesterday))
-    return burn_down([*past, *lately], limit=month.limit, start=start, end=month.ends_at, now=now)
+    limits = limit_steps(budgets_told(raises), start=start, now=now, limit=month.limit)
+    return burn_down([*past, *lately], limits=limits, start=start, end=month.ends_at, now=now)
 
 
 def _midnight(now: datetime) -> datetime:
@@ -189,17 +204,22 @@ def _start_of_month(now: datetime) -> datetime:
     return _midnight(now).replace(day=1)
 
 
-def _raises(
-    organization: Organization, month: MeterFigures, *, now: datetime
-) -> list[tuple[int, LimitChange]]:
-    """Changes of the month's limit, with their place on the axis of the burn-down."""
-    start = _start_of_month(now)
+def _raises(organization: Organization, month: MeterFigures, *, now: datetime) -> list[LimitChange]:
+    """Changes of the month's limit, in order of time."""
     if month.ends_at is None:
         return []
     changes = LimitChange.objects.of_organization(organization.pk).filter(
-        kind=MeterKind.ORGANIZATION, at__gte=start, at__lt=month.ends_at
+        kind=MeterKind.ORGANIZATION, at__gte=_start_of_month(now), at__lt=month.ends_at
     )
-    return [(share_of_span(each.at, start=start, end=month.ends_at), each) for each in changes.order_by("at")]
+    return list(changes.order_by("at", "id"))
+
+
+def _placed(
+    raises: Sequence[LimitChange], month: MeterFigures, *, now: datetime
+) -> list[tuple[int, LimitChange]]:
+    """Each with its place on the axis of the burn-down."""
+    start, end = _start_of_month(now), month.ends_at
+    return [] if end is None else [(share_of_span(each.at, start=start, end=end), each) for each in raises]
 
 
 def _refused(request: HttpRequest, organization: Organization, filters: Narrow) -> list[RefusedCalls]:

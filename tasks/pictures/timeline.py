@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 from budgets.money import ZERO, Usd
 
@@ -126,28 +127,49 @@ class BurnDown:
     line: str
     ahead: str
     stops_at: datetime | None
+    top: Usd  # the height of the picture: the highest limit there was
+
+
+def limit_steps(
+    changes: Sequence[tuple[datetime, Usd | None, Usd | None]], *, start: datetime, now: datetime, limit: Usd
+) -> tuple[tuple[datetime, Usd], ...]:
+    """From when each limit stood, in order; the last is `limit`, the one of now.
+
+    `changes` are moments with the limit before and after. None, no limit, has no height: what came next stands there.
+    """
+    told = [(start, changes[0][1])] if changes else []
+    told += [(at, after) for at, _, after in changes]
+    steps = [(at, each) for at, each in told if each is not None]
+    if not steps or steps[-1][1] != limit:
+        steps.append((now, limit))
+    return tuple(steps)
 
 
 def burn_down(
     spent: Sequence[tuple[datetime, Usd]],
     *,
-    limit: Usd,
+    limits: Sequence[tuple[datetime, Usd]],
     start: datetime,
     end: datetime,
     now: datetime,
 ) -> BurnDown:
-    """The budget `limit` less what was spent, as steps from `start` to `now`, then a straight guess to `end`.
+    """The budget less what was spent, as steps from `start` to `now`, then a straight guess to `end`.
 
-    `spent` are single charges in order of time. The guess goes on at the pace of the
-    last `PROJECTION_WINDOW_HOURS`; without a charge in them there is none.
+    `limits` say from when each limit stood, so that what was left then is drawn as it was; the first stands from
+    `start`. `spent` are single charges in order of time. The guess goes on at the pace of the last
+    `PROJECTION_WINDOW_HOURS`; without a charge in them there is none.
     """
-    points, left = [(0, _height(limit, limit))], limit
-    for at, amount in spent:
+    top = max(limit for _, limit in limits)
+    left = limits[0][1]
+    points = [(0, _height(left, top))]
+    raised = [(at, after - before) for (_, before), (at, after) in pairwise(limits)]
+    moves = [*((at, ZERO - amount) for at, amount in spent), *raised]
+    for at, by in sorted(moves, key=lambda move: move[0]):
         x = share_of_span(at, start=start, end=end)
-        points.append((x, _height(left, limit)))
-        left -= amount
-        points.append((x, _height(left, limit)))
-    here = (share_of_span(now, start=start, end=end), _height(left, limit))
+        points.append((x, _height(left, top)))
+        left += by
+        points.append((x, _height(left, top)))
+    here = (share_of_span(now, start=start, end=end), _height(left, top))
     points.append(here)
     stops_at = _projected_stop(spent, left=left, start=start, now=now)
     ahead = ""
@@ -157,7 +179,7 @@ def burn_down(
             fall = (SCALE - here[1]) * int((end - now) / timedelta(seconds=1))
             drop = fall // max(int((stops_at - now) / timedelta(seconds=1)), 1)
             ahead = _points([here, (SCALE, here[1] + drop)])
-    return BurnDown(line=_points(points), ahead=ahead, stops_at=stops_at)
+    return BurnDown(line=_points(points), ahead=ahead, stops_at=stops_at, top=top)
 
 
 def _projected_stop(
@@ -187,10 +209,10 @@ def _age(seconds: float) -> str:
     return f"{seconds / 60:g} min" if seconds < 3_600 else f"{seconds / 3_600:g} h"
 
 
-def _height(left: Usd, limit: Usd) -> int:
-    if limit <= ZERO:
+def _height(left: Usd, top: Usd) -> int:
+    if top <= ZERO:
         return SCALE
-    return max(0, min(SCALE - left.micro * SCALE // limit.micro, SCALE))
+    return max(0, min(SCALE - left.micro * SCALE // top.micro, SCALE))
 
 
 def _points(points: Sequence[tuple[int, int]]) -> str:

@@ -14,6 +14,7 @@ from django.utils.html import strip_tags
 from agents import archive
 from budgets.keys import MeterKind
 from budgets.limits import set_limit
+from budgets.models import Reservation
 from budgets.money import Usd
 from budgets.reservations import settle
 from providers.messages import Usage
@@ -38,7 +39,7 @@ from tests.factories.tasks import (
 )
 from tests.factories.tenants import make_member, make_project
 from tests.tasks.doors.scene import PLAN
-from tests.tasks.money import give_budget
+from tests.tasks.money import give_budget, spend
 
 pytestmark = pytest.mark.django_db
 
@@ -158,6 +159,25 @@ def test_a_change_shows_its_criteria_strip_its_decisions_and_what_each_limit_has
     assert "Stops first at this change's budget: $5.00 left." in text
     assert "the project's budget $38.80 left" in text
     assert "the organization's budget $" in text
+
+
+def test_a_change_that_was_raised_was_at_the_ground_before(client: Client, project: Project) -> None:
+    """D3: what was left then is drawn as it was then, not as if the limit of now had always stood."""
+    change = make_change(project, state=ChangeState.READY)
+    give_budget(change, Usd.dollars("0.10"))
+    spend(change, Usd.dollars("0.04"))
+    spend(change, Usd.dollars("0.06"))
+    Reservation.objects.update(closed_at=NOW - HOUR / 2)
+    Change.objects.update(created_at=NOW - HOUR)
+    give_budget(change, Usd.dollars("4"))
+    spend(change, Usd.dollars("1"))
+    Reservation.objects.filter(closed_at__gt=NOW).update(closed_at=NOW + HOUR)
+    page = read(client, f"/changes/{change.pk}")
+    line = re.findall(r'class="l-spent" points="([^"]*)"', page)[0].split()
+    heights = [int(point.split(",")[1]) for point in line]
+    assert heights[0] == 975
+    assert 1000 in heights, "stopped: nothing was left"
+    assert heights[-1] == 275
 
 
 def test_the_graph_says_what_a_double_line_and_a_dashed_arrow_mean(client: Client, project: Project) -> None:

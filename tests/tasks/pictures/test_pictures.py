@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from budgets.money import ZERO, Usd
 from tasks.pictures.bars import SCALE, day_chart, money_bar
 from tasks.pictures.graph import BOX_HEIGHT, BOX_WIDTH, NARROW_WIDTH, lay_out, lay_out_narrow
-from tasks.pictures.timeline import Span, burn_down, timeline, waits
+from tasks.pictures.timeline import Span, burn_down, limit_steps, timeline, waits
 
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -93,14 +93,35 @@ def test_spans_keep_their_place_and_an_instant_can_still_be_seen() -> None:
 
 def test_the_projection_meets_zero_at_the_pace_of_the_last_day() -> None:
     charges = [(NOON - 2 * HOUR, Usd(10)), (NOON - HOUR, Usd(10))]
-    picture = burn_down(charges, limit=Usd(40), start=NOON - 4 * HOUR, end=NOON + 4 * HOUR, now=NOON)
+    picture = burn_down(
+        charges, limits=[(NOON, Usd(40))], start=NOON - 4 * HOUR, end=NOON + 4 * HOUR, now=NOON
+    )
     assert picture.stops_at == NOON + 4 * HOUR
     assert picture.line.endswith("500,500")
     assert picture.ahead == "500,500 1000,1000"
 
 
+def test_what_was_left_before_a_raise_is_drawn_as_it_was() -> None:
+    """D3 and D7: a Change that stopped at its budget was at the ground then, whatever it may spend since."""
+    charges = [(NOON + HOUR, Usd(10)), (NOON + 3 * HOUR, Usd(20))]
+    told = [(NOON, None, Usd(10)), (NOON + 2 * HOUR, Usd(10), Usd(50))]
+    limits = limit_steps(told, start=NOON, now=NOON + 4 * HOUR, limit=Usd(50))
+    picture = burn_down(charges, limits=limits, start=NOON, end=NOON + 4 * HOUR, now=NOON + 4 * HOUR)
+    assert picture.line == "0,800 250,800 250,1000 500,1000 500,200 750,200 750,600 1000,600"
+    assert picture.top == Usd(50)
+
+
+def test_a_limit_that_nobody_wrote_down_stands_from_the_start() -> None:
+    assert limit_steps([], start=NOON, now=NOON + HOUR, limit=Usd(7)) == ((NOON + HOUR, Usd(7)),)
+    told = [(NOON, Usd(3), None), (NOON + HOUR, None, Usd(5))]
+    assert limit_steps(told, start=NOON, now=NOON + HOUR, limit=Usd(5)) == (
+        (NOON, Usd(3)),
+        (NOON + HOUR, Usd(5)),
+    )
+
+
 def test_without_recent_charges_nothing_is_projected() -> None:
-    picture = burn_down([], limit=Usd(40), start=NOON, end=NOON + HOUR, now=NOON + HOUR)
+    picture = burn_down([], limits=[(NOON, Usd(40))], start=NOON, end=NOON + HOUR, now=NOON + HOUR)
     assert (picture.stops_at, picture.ahead) == (None, "")
 
 
