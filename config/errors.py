@@ -6,8 +6,10 @@ What is not in the table is a bug and stays a 500.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import MAXYEAR, MINYEAR
 from http import HTTPStatus
 from typing import Any
 
@@ -34,12 +36,17 @@ from tenants.errors import (
     RequestKeyReused,
     RoleTooLow,
 )
+from tenants.paging import WHOLE_NUMBER_MAX
 from webhooks.errors import AuthorGone, DeliveryIdReused, NotAccepted
 
 PROBLEM_TYPE = "application/problem+json"
 ERRORS_IN_ONE_ANSWER_MAX = 50
 # Where programs ask, and get problem details instead of a page.
 FOR_PROGRAMS = ("/api/", "/hooks/in/")
+ADMIN = "/admin/"
+SEARCH = "q"
+# Python reads no longer number; such a filter the admin knows as a wrong one by itself.
+_WHOLE = re.compile(r"\s*-?[0-9]{1,4300}\s*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +168,20 @@ class PlainAddressMiddleware:
         return self.get_response(request)
 
 
+class AdminAddressMiddleware:
+    """Refuses an address of the admin whose filter no row can match: its lists take any field's, and fail on these."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        odd = _unmatched_filter(request) if request.path.startswith(ADMIN) else ""
+        if odd:
+            detail = f"{odd}: no row can have this value. Choose a filter beside the list."
+            return answer(request, Problem(status=400, code="bad_request", detail=detail))
+        return self.get_response(request)
+
+
 def answer(request: HttpRequest, problem: Problem) -> HttpResponse:
     """Problem details under /api/, a fragment for htmx, a page for people."""
     if request.path.startswith(FOR_PROGRAMS):
@@ -256,6 +277,18 @@ def _flat(details: Any, path: str) -> list[dict[str, str]]:
         here = path if is_message or name == "non_field_errors" else f"{path}.{name}".lstrip(".")
         rows.extend(_flat(value, here))
     return rows
+
+
+def _unmatched_filter(request: HttpRequest) -> str:
+    """The name of a filter by a number that no column holds, or by a year that no calendar has; "" for none."""
+    for name in request.GET.keys() - {SEARCH}:
+        for value in request.GET.getlist(name):
+            numbers = [int(word) for word in value.split(",") if _WHOLE.fullmatch(word)]
+            if any(abs(number) > WHOLE_NUMBER_MAX for number in numbers):
+                return name
+            if "__year" in name and any(not MINYEAR <= number <= MAXYEAR for number in numbers):
+                return name
+    return ""
 
 
 def _takes_large_body(request: HttpRequest) -> bool:

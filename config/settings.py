@@ -67,6 +67,7 @@ MIDDLEWARE = [
     "config.rest.RestAnswersMiddleware",
     "config.errors.BodyLimitMiddleware",
     "config.errors.PlainAddressMiddleware",
+    "config.errors.AdminAddressMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
