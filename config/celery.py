@@ -9,9 +9,12 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import signal
+from functools import partial
 from typing import Any
 
 import structlog
+from billiard.pool import Pool as BlockingPool
 from celery import Celery, signals
 from celery.schedules import crontab
 from django.conf import settings
@@ -151,6 +154,26 @@ def unbind_job(**_: Any) -> None:
 def end_quickly(**_: Any) -> None:
     """What is loaded lives to the end: looking through it for garbage was half of a worker's way out."""
     gc.freeze()
+
+
+@signals.worker_ready.connect
+def watch_children(sender: Any, **_: Any) -> None:
+    """On the folder broker children take their jobs in turn, under one lock of the system."""
+    pool: Any = getattr(sender.pool, "_pool", False)  # there is none where children are threads
+    takes_turns = type(pool) is BlockingPool  # with Redis each child has a pipe of its own
+    if takes_turns:
+        pool.on_process_down = partial(_end_with_the_lock, pool)
+
+
+def _end_with_the_lock(pool: Any, child: Any) -> None:
+    """A child that was killed while it waited has taken the lock along: no other would ever get a job again.
+
+    The supervisor starts a new worker, and leases bring back what the others were doing. One that was killed at work
+    had given the lock back: it is replaced, and nothing else ends.
+    """
+    at_work = any(child.pid in job.worker_pids() for job in list(pool._cache.values()))
+    if not at_work and (child.exitcode or 0) < 0:
+        os.kill(os.getpid(), signal.SIGKILL)  # gentler ways wait for the children, which wait for the lock
 
 
 @signals.worker_shutting_down.connect

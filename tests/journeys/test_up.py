@@ -75,7 +75,7 @@ class Up:
         raise AssertionError(f"no program of ours has {word} in its command line")
 
     def _is_parent_of(self, entry: Path) -> bool:
-        return int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == self.process.pid
+        return _parent(entry) == self.process.pid
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGINT)
@@ -87,6 +87,19 @@ class Up:
             assert self.process.poll() is None, self.output
             assert time.monotonic() < deadline, f"waited in vain: {what}\n{self.output}"
             time.sleep(0.2)
+
+
+def _parent(entry: Path) -> int:
+    return int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+
+
+def children_of(pid: int) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdigit() and _parent(entry) == pid:
+                found.append(int(entry.name))
+    return found
 
 
 @pytest.fixture
@@ -138,6 +151,19 @@ def test_a_killed_worker_and_an_emptied_broker_lose_nothing(start: Callable[...,
     with urllib.request.urlopen(f"{again.address}readyz", timeout=10) as answer:
         assert answer.status == 200
     assert again.stop() == 0
+
+
+def test_children_killed_while_they_wait_for_work_do_not_stop_it_for_ever(start: Callable[..., Up]) -> None:
+    """Whoever waits for the next job holds a lock that the others need; killed, it took the lock along."""
+    up = start()
+    up.until(lambda: "worker@" in up.output, "the worker is ready")
+    up.until(lambda: len(children_of(up.pid_of("agent-wakeups"))) == 2, "its children")
+    for child in children_of(up.pid_of("agent-wakeups")):
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+    up.until(lambda: up.output.count("worker@") == 2, "a new worker is ready")
+    assert "worker is started again" in up.output
+    assert up.stop() == 0
 
 
 def test_a_second_one_over_the_same_folder_is_refused_and_a_busy_port_is_passed_over(
