@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from django.urls import path, re_path
+from django.urls import path, register_converter
+from django.urls.converters import StringConverter
 
 from tasks.pages import (
     approvals,
@@ -18,6 +19,15 @@ from tasks.pages import (
     spend,
     work,
 )
+
+
+class ActConverter(StringConverter):
+    """One of the acts on a Change. Beside it the id keeps its own converter: what is no id is no address."""
+
+    regex = "|".join(lists.ACTS)
+
+
+register_converter(ActConverter, "act")
 
 urlpatterns = [
     path("", inbox.inbox, name="inbox"),
@@ -41,11 +51,7 @@ urlpatterns = [
     path("changes/<uuid:change_id>/plan", changes.change_plan, name="change-plan"),
     path("changes/<uuid:change_id>/history", changes.change_history, name="change-history"),
     path("changes/<uuid:change_id>/raise", money.raise_limit, name="change-raise"),
-    re_path(
-        r"^changes/(?P<change_id>[0-9a-f-]{36})/(?P<act>start|pause|resume|cancel|retry)$",
-        lists.change_act,
-        name="change-act",
-    ),
+    path("changes/<uuid:change_id>/<act:act>", lists.change_act, name="change-act"),
     path("spend", spend.spend, name="spend"),
     path("organizations/<uuid:organization_id>/ledger.csv", spend.spend_csv, name="spend-csv"),
     path("organizations/<uuid:organization_id>/limits", limits.limits, name="limits"),

@@ -163,6 +163,17 @@ def test_another_organizations_row_is_not_there(route: Route, stranger: Client, 
     assert 404 in answers.values()
 
 
+@pytest.mark.parametrize("none", ["-" * 36, "a" * 36, "9" * 30], ids=str)
+def test_what_is_no_id_is_not_there(none: str, stranger: Client, foreign: Foreign) -> None:
+    """A cut or mistyped address is a 404 as well, never a fault of the server."""
+    for route in routes():
+        ids = {name: none for name in route.names if name.endswith(("_id", "position"))}
+        if ids:
+            path = route.path(foreign.values | ids)
+            codes = {method: _ask(stranger, method, path) for method in METHODS}
+            assert set(codes.values()) <= {404, 405}, (path, codes)
+
+
 @pytest.mark.parametrize("route", [r for r in routes() if not r.names], ids=str)
 def test_a_list_shows_nothing_of_another_organization(
     route: Route, stranger: Client, foreign: Foreign
