@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -9,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 from celery import signals
-from django.db import connection
+from django.db import connection, transaction
 from django.test import Client
 from django.utils import timezone
 
@@ -17,6 +18,8 @@ from agents.hosts import NOTE_DAYS_MAX, forget_host, note_host
 from agents.models import WorkerHost
 from agents.workspace.sandbox import probe
 from config.env import Plane
+
+PATIENCE_SECONDS = 30
 
 
 def test_alive_needs_nothing(client: Client) -> None:
@@ -89,12 +92,32 @@ class Worker:
 
 
 @pytest.mark.django_db
-def test_a_worker_notes_its_host_at_its_start_and_takes_it_back_at_the_first_word_of_its_end(
+def test_a_worker_notes_its_host_at_its_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As Celery sends these: the worker itself, and then only its name."""
+    """As Celery sends it: the worker itself; at its end only its name."""
     monkeypatch.setattr("config.tiers.connections", SimpleNamespace(close_all=lambda: None))  # the test's own
     signals.worker_ready.send(sender=Worker())
     assert WorkerHost.objects.get().worker == "one@here"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_word_of_the_end_takes_the_note_back() -> None:
+    note_host("one@here", now=timezone.now())
     signals.worker_shutting_down.send(sender="one@here", sig="SIGTERM", how="Warm", exitcode=0)
     assert not WorkerHost.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_word_of_the_end_in_the_middle_of_a_job_leaves_its_transaction_alone() -> None:
+    """The signal's handler runs in the job's own thread: it closed the connection under the job."""
+    now = timezone.now()
+    note_host("one@here", now=now)
+    with transaction.atomic():
+        note_host("two@here", now=now)
+        signals.worker_shutting_down.send(sender="one@here", sig="SIGTERM", how="Warm", exitcode=0)
+        note_host("three@here", now=now)
+    until = time.monotonic() + PATIENCE_SECONDS
+    while WorkerHost.objects.filter(worker="one@here").exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert set(WorkerHost.objects.values_list("worker", flat=True)) == {"two@here", "three@here"}
