@@ -74,7 +74,8 @@ def submit_change(
             now=now,
         )
     figures = {"criteria": len(wanted.criteria), "budget": wanted.budget.micro if wanted.budget else None}
-    record("change.submitted", change=change, data=figures, key=f"change.submitted:{change.pk}", now=now)
+    told = figures | {"draft": wanted.draft}
+    record("change.submitted", change=change, data=told, key=f"change.submitted:{change.pk}", now=now)
     note(change.organization, by, "change.submitted", change.key, after={"title": change.title} | figures)
     if not wanted.draft:
         _start_planning(change, because="submitted", now=now)

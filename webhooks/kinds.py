@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 KINDS: Mapping[str, str] = {
-    "change.submitted": "a Change was handed over",
+    "change.submitted": "a Change was handed over, or kept as a draft",
     "change.running": "its plan stands, agents are at work; also after a stop",
     "change.awaiting_approval": "its plan waits for a person",
     "change.budget_blocked": "it is stopped and waits for a person; the stop says which limit and who lifts it",

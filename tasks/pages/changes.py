@@ -26,7 +26,7 @@ from tasks.planning import approve_plan, estimate_plan, plan_on
 from tasks.preflights import newest_ended
 from tasks.states import ChangeState
 from tasks.wanted import read_wanted
-from tenants.access import project_for, require_role, role_of
+from tenants.access import project_for, require_role, role_of, roles_of
 from tenants.errors import InvalidInput
 from tenants.forms import attempt
 from tenants.idempotency import FORM_KEY, once
@@ -70,7 +70,8 @@ def change_choose(request: HttpRequest) -> HttpResponse:
     projects = projects_of(request)
     if len(projects) == 1:
         return redirect("change-new", projects[0].pk)
-    return render(request, "tasks/change_choose.html", {"projects": projects})
+    context = {"projects": projects, "alone": not projects and not roles_of(_person(request))}
+    return render(request, "tasks/change_choose.html", context)
 
 
 @require_GET

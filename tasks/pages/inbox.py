@@ -150,6 +150,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
     months = _months(request)
     context = {
         "sections": sections,
+        "alone": not roles,
         "count": sum(section.head.count for section in sections),
         "warnings": warnings,
         "silent": silent,

@@ -90,6 +90,9 @@ SENTENCES: Mapping[str, str] = {
     "trunk.promoted": "Main moved to generation {generation}",
 }
 
+# Of a Change that nobody has handed over yet.
+DRAFTED = "Kept as a draft"
+
 # How an attempt ended; the words of `routing.words.EndReason`.
 END_WORDS: Mapping[str, str] = {
     "bad_output": "the model's answers could not be used",
@@ -163,7 +166,8 @@ class Story:
 
 def story(kind: str, data: Mapping[str, Any]) -> Story:
     """An event in words. A kind that this file does not know is shown as its own words: the vocabulary grows."""
-    sentence = SENTENCES.get(kind, _words(kind).capitalize())
+    is_draft = kind == "change.submitted" and data.get("draft") is True
+    sentence = DRAFTED if is_draft else SENTENCES.get(kind, _words(kind).capitalize())
     because = next((said for name in _WHY_NAMES if isinstance(said := data.get(name), str)), "")
     why = "" if because in _SAID else WHY.get(because, _words(because))
     return Story(sentence.format_map(_Figures(data)), why)

@@ -37,7 +37,7 @@ from tests.factories.tasks import (
     make_task,
     make_trunk,
 )
-from tests.factories.tenants import make_member, make_organization, make_project
+from tests.factories.tenants import make_member, make_organization, make_project, make_user
 from tests.tasks.money import give_budget
 from tests.tasks.repositories import edited, make_repository
 
@@ -82,6 +82,28 @@ def read(client: Client, path: str, status: int = 200) -> str:
     answer = client.get(path)
     assert answer.status_code == status, answer.content[:2_000]
     return answer.content.decode()
+
+
+@pytest.mark.parametrize("path", ["/", "/changes/new"])
+def test_who_is_in_no_organization_reads_how_to_get_in(path: str) -> None:
+    """Not that nothing waits, nor that an admin should make a project: after the last membership ended."""
+    person = make_user(email="left@example.org")
+    client = Client()
+    client.force_login(person)
+    page = read(client, path)
+    assert "You are in no organization" in page
+    assert "left@example.org" in page
+    assert "Nothing waits" not in page
+    assert "No project yet" not in page
+    assert 'href="/changes/new"' not in page
+
+
+def test_a_draft_is_not_told_as_handed_over(client: Client, project: Project) -> None:
+    sent = {"title": "Later", "goal": "Think first.", "criterion": "It is done", "command": "", "draft": "1"}
+    made = client.post(f"/projects/{project.pk}/changes/new", sent)
+    page = read(client, made["Location"])
+    assert "Kept as a draft" in page
+    assert "Handed over" not in page
 
 
 def test_an_empty_list_teaches(client: Client) -> None:

@@ -31,6 +31,9 @@ START = datetime(2026, 5, 1, 12, tzinfo=UTC)
         ("task.done", {"because": "completed"}, Story("Done", "")),
         ("task.waits", {"for": "held_money:change"}, Story("Waits", "held money: change")),
         ("change.planned", {}, Story("Planned in ? tasks", "")),
+        ("change.submitted", {"draft": False}, Story("Handed over", "")),
+        ("change.submitted", {}, Story("Handed over", "")),
+        ("change.submitted", {"draft": True}, Story("Kept as a draft", "")),
         ("something.new", {}, Story("Something new", "")),
     ],
 )
