@@ -63,3 +63,17 @@ def test_keys_go_to_pages_walk_rows_and_list_themselves(live_server: LiveServer,
     page.keyboard.press("Enter")
     page.wait_for_url(f"**/projects/{project.pk}")
     assert complaints == []
+
+
+def test_paper_is_light_whatever_the_screen_is(live_server: LiveServer, chromium: Browser) -> None:
+    """Issue 6: every page prints. Black words on the grounds of a dark screen are none."""
+    complaints: list[str] = []
+    page = watched(chromium, complaints, color_scheme="dark")
+    page.goto(f"{live_server.url}/accounts/login/")
+    ground = "getComputedStyle(document.documentElement).getPropertyValue('--add')"
+    dark = page.evaluate(ground)
+    page.emulate_media(media="print", color_scheme="dark")
+    printed = page.evaluate(ground)
+    page.emulate_media(media="screen", color_scheme="light")
+    assert printed == page.evaluate(ground) != dark
+    assert complaints == []
