@@ -22,6 +22,7 @@ from rest_framework.response import Response
 from rest_framework.utils.encoders import JSONEncoder
 from rest_framework.views import APIView
 
+from tenants.access import roles_of
 from tenants.errors import InvalidInput, RequestInProgress, RequestKeyReused
 from tenants.models import IdempotencyRecord, User
 
@@ -29,6 +30,8 @@ KEY_HEADER = "Idempotency-Key"
 REPLAYED_HEADER = "Idempotency-Replayed"
 KEY_CHARACTERS_MAX = 200
 KEPT_HOURS = 24
+# What is kept of a client's request: the answer, and the roles of whoever got it.
+ANSWER, ROLES = "answer", "roles"
 # The hidden field in which a page's form carries its one-time key; the tag `form_key` writes it.
 FORM_KEY = "form_key"
 # For so long the same page, sent again, shows once more what it made: a second click, a reload.
@@ -189,7 +192,7 @@ class IdempotentPosts(APIView):
         assert isinstance(request.user, User), "permissions let nobody else reach a POST"
         found = claim(request.user, _sane(key), self.fingerprint(request), now=timezone.now())
         if isinstance(found, Replay):
-            raise _Replayed(found)
+            raise _Replayed(_still_theirs(request.user, found))
         self._claimed = found
 
     def fingerprint(self, request: Request) -> str:
@@ -206,7 +209,8 @@ class IdempotentPosts(APIView):
         claimed, self._claimed = self._claimed, None
         if claimed is not None:
             if response.status_code < 400:
-                finish(claimed, status=response.status_code, body=self._kept(response.data))
+                kept = {ANSWER: self._kept(response.data), ROLES: _roles(cast(User, request.user))}
+                finish(claimed, status=response.status_code, body=kept)
             elif response.status_code < 500:
                 release(claimed)
         final: Response = super().finalize_response(request, response, *args, **kwargs)
@@ -226,6 +230,25 @@ def _answered(user: User, key: str, fingerprint: str) -> Replay:
     if record is None or record.status is None:  # released this moment, or still at work
         raise RequestInProgress
     return Replay(record.status, record.body)
+
+
+def _roles(user: User) -> dict[str, int]:
+    """What a person is where the request could act, as JSON."""
+    only = user.token_organization_id
+    return {str(where): role for where, role in roles_of(user).items() if only in (None, where)}
+
+
+def _still_theirs(user: User, found: Replay) -> Replay:
+    """The answer, for who is still all that they were when they got it; else RequestKeyReused, which tells nothing.
+
+    A view asks for roles when it acts, and nothing acts here: whoever left an organization would read on (C83).
+    """
+    if not (isinstance(found.body, dict) and found.body.keys() == {ANSWER, ROLES}):
+        return found  # kept by an older process during an upgrade
+    now = _roles(user)
+    if any(now.get(where, 0) < role for where, role in found.body[ROLES].items()):
+        raise RequestKeyReused
+    return Replay(found.status, found.body[ANSWER])
 
 
 def _sane(key: str) -> str:

@@ -12,8 +12,8 @@ from django.utils import timezone
 
 from tenants.errors import RequestInProgress
 from tenants.idempotency import KEPT_HOURS, Claimed, claim, forget_old
-from tenants.models import IdempotencyRecord, Project, User
-from tests.factories.tenants import make_user
+from tenants.models import IdempotencyRecord, Membership, Project, Role, User
+from tests.factories.tenants import make_organization, make_user
 from tests.tenants.conftest import House, api
 
 ADDRESS = "/api/v1/projects"
@@ -40,6 +40,27 @@ def test_another_body_with_the_same_key_is_refused(house: House) -> None:
     assert answer.status_code == 409
     assert answer.json()["code"] == "idempotency_key_reused"
     assert not Project.objects.filter(slug="other").exists()
+
+
+@pytest.mark.parametrize("end", ["left", "lowered"])
+def test_a_kept_answer_is_read_by_nobody_who_lost_the_right_to_it(house: House, end: str) -> None:
+    """Fault C83: nothing acts on a repetition, so no view asks for the role."""
+    assert _post(house.admin, house).status_code == 201
+    mine = Membership.objects.filter(user=house.admin, organization=house.organization)
+    if end == "left":
+        mine.delete()
+    else:
+        mine.update(role=Role.VIEWER)
+    answer = _post(house.admin, house)
+    assert answer.status_code == 409
+    assert "slug" not in answer.content.decode()
+
+
+def test_who_got_a_higher_role_or_another_membership_reads_their_answer_again(house: House) -> None:
+    first = _post(house.admin, house)
+    Membership.objects.filter(user=house.admin).update(role=Role.OWNER)
+    Membership.objects.create(user=house.admin, organization=make_organization(), role=Role.VIEWER)
+    assert _post(house.admin, house).json() == first.json()
 
 
 def test_a_key_belongs_to_one_user(house: House) -> None:
