@@ -45,10 +45,10 @@ def one_line(text: str, characters_max: int) -> str:
 
 
 def _last_state(line: str) -> str:
-    """What a carriage return leaves behind: later text over earlier text."""
+    """What carriage returns leave behind: each later part over the earlier ones, as far as it reaches."""
     shown = ""
-    for part in line.split("\r"):
-        shown = part + shown[len(part) :] if part else shown
+    for part in reversed(line.split("\r")):
+        shown += part[len(shown) :]
     return shown
 
 
