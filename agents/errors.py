@@ -2,7 +2,8 @@
 
 AgentError
 ├── StopRun     the run is over, with the reason that its rows will carry
-│   └── CallFailed  the provider failed or refused; says whether asking once more may help
+│   ├── CallFailed  the provider failed or refused; says whether asking once more may help
+│   └── AllowanceRefused  a ModelTask has no room for the call; nothing was dispatched
 ├── NeedsApproval  a command waits for a person's yes; the run pauses
 ├── SnapshotError  a stored conversation that cannot be gone on with
 ├── HelperMisconfigured  a helper that cannot be asked as it is set up; nothing was sent
@@ -55,6 +56,19 @@ class CallFailed(StopRun):
     ) -> None:
         super().__init__(end, note, retry_after_seconds=retry_after_seconds)
         self.again = again
+
+
+class AllowanceRefused(StopRun):
+    """The ModelTask of the call has no room for it (row 149). `dimension` is a stable word.
+
+    `at_least` is what the limit of that dimension would have to be; empty where no figure helps.
+    """
+
+    def __init__(self, dimension: str, note: str, *, at_least: str = "") -> None:
+        end = EndReason.RUN_CALL_CAP if dimension == "calls" else EndReason.RUN_COST_CAP
+        super().__init__(end, note)
+        self.dimension = dimension
+        self.at_least = at_least
 
 
 class NeedsApproval(AgentError):

@@ -14,11 +14,12 @@ from referencing import Registry
 
 from agents.calls import Answered, call_model, gateway_for, tries_of
 from agents.clock import WALL, Clock
-from agents.errors import HelperMisconfigured, HelperOutputError, StopRun
+from agents.errors import AllowanceRefused, HelperMisconfigured, HelperOutputError, StopRun
 from agents.jsontext import NotFound, extract_object
 from agents.prompts import COMPACTOR, EXTRACTOR, JSON_ONLY, REPAIR, VERIFIER
-from agents.spec import Payers
+from agents.spec import Payers, Supervisor
 from agents.tab import Tab
+from budgets.model_tasks import note_validation
 from budgets.money import ZERO, Usd
 from budgets.prices import tokens_of
 from providers.catalog import profile_of
@@ -121,16 +122,19 @@ def invoke_helper(
     validation_schema: Mapping[str, Any] | None = None,
     tab: Tab | None = None,
     gateway: Gateway | None = None,
+    supervisor: Supervisor | None = None,
     clock: Clock = WALL,
 ) -> Helped:
     """Asks a helper, on the connector of its profile. `tab` is a host's own allowance of calls and money.
+
+    Payers under a ModelTask have each call admitted there, the repair too, and its validation noted.
 
     Everything that can be wrong without asking is found before `packet` is built: role, connector,
     capabilities, thinking and both schemas. Raises `HelperMisconfigured`, `HelperOutputError`, or the
     `StopRun` of a refused budget or a broken wire.
     """
     paid = replace(payers, connector=profile.connector, purpose=str(_role(role)), tier="")
-    validators = [_validator(each) for each in (schema, validation_schema) if each is not None]
+    validators = [validator_of(each) for each in (schema, validation_schema) if each is not None]
     asked = gateway or gateway_for(paid)
     native = schema if "native_output" in profile_of(profile.model).can else None
     _check(asked, _request(profile, role, paid, _turns("x", ""), native))
@@ -146,8 +150,9 @@ def invoke_helper(
         allowance=allowance,
         validators=validators,
         tab=tab or Tab(calls_max=CALLS_PER_HELPER_MAX * tries_of(asked)),
-        payers=paid,
+        payers=_within(paid, allowance),
         gateway=asked,
+        supervisor=supervisor,
         clock=clock,
     )
     return talk.run(lambda turns: _request(profile, role, paid, turns, native))
@@ -163,13 +168,14 @@ class _Talk:
     tab: Tab
     payers: Payers
     gateway: Gateway
+    supervisor: Supervisor | None
     clock: Clock
     done: list[Invocation] = field(default_factory=list)
 
     def run(self, request_of: Callable[[tuple[Message, ...]], ModelRequest]) -> Helped:
         request = request_of(self.turns)
         self._fits(request, "packet_too_large")
-        answered = self._call(request)
+        answered = self._call(request, "generation")
         value, problem = self._read(answered.reply)
         self._book("generation", problem, answered)
         if problem:
@@ -183,21 +189,31 @@ class _Talk:
             raise HelperOutputError("invalid", problem, calls=len(self.done))
         return Helped(value=value, text=answered.reply.text, invocations=tuple(self.done))
 
-    def _call(self, request: ModelRequest) -> Answered:
-        answered = call_model(request, self.payers, gateway=self.gateway, tab=self.tab, clock=self.clock)
+    def _call(self, request: ModelRequest, phase: str) -> Answered:
+        answered = call_model(
+            request,
+            _in_phase(self.payers, phase),
+            gateway=self.gateway,
+            tab=self.tab,
+            supervisor=self.supervisor,
+            clock=self.clock,
+        )
         ended = _ended_badly(answered.reply)
         if ended:  # row 173: no repair, and no tool is ever run
-            raise HelperOutputError(ended, "the helper gave no answer to read", calls=len(self.done) + 1)
+            self._book(phase, ended, answered)
+            raise HelperOutputError(ended, "the helper gave no answer to read", calls=len(self.done))
         return answered
 
     def _repaired(self, request: ModelRequest, problem: str) -> Answered:
         """The repair; an allowance that is used up fails the helper with what was wrong (example 15b)."""
         try:
-            return self._call(request)
+            return self._call(request, "repair")
         except StopRun as stop:
             if stop.end not in (EndReason.RUN_CALL_CAP, EndReason.RUN_COST_CAP):
                 raise
             dimension = "calls" if stop.end is EndReason.RUN_CALL_CAP else "cost"
+            if isinstance(stop, AllowanceRefused):
+                dimension = stop.dimension
             raise HelperOutputError(f"budget_exceeded_{dimension}", problem, calls=len(self.done)) from stop
 
     def _read(self, reply: ModelReply) -> tuple[Mapping[str, Any] | None, str]:
@@ -215,6 +231,8 @@ class _Talk:
         return found.value, ""
 
     def _book(self, phase: str, problem: str, answered: Answered) -> None:
+        if answered.invocation_id is not None:
+            note_validation(answered.invocation_id, "failed" if problem else "passed")
         self.done.append(
             Invocation(phase=phase, validation="failed" if problem else "ok", cost=answered.cost)
         )
@@ -235,7 +253,7 @@ def _role(role: str) -> HelperRole:
     return HelperRole(role)
 
 
-def _validator(schema: Mapping[str, Any]) -> Draft202012Validator:
+def validator_of(schema: Mapping[str, Any]) -> Draft202012Validator:
     """A compiled schema of this call alone. It may refer to itself, to nothing else (row 171)."""
     try:
         Draft202012Validator.check_schema(schema)
@@ -282,6 +300,19 @@ def _allowance(profile: HelperProfile) -> Allowance:
         input_tokens_max=capacity,
         output_tokens_max=profile.output_tokens_max,
     )
+
+
+def _within(payers: Payers, allowance: Allowance) -> Payers:
+    """The same, where an allowance has to know how much the model takes."""
+    if payers.allowance is None:
+        return payers
+    return replace(payers, allowance=replace(payers.allowance, input_capacity=allowance.input_tokens_max))
+
+
+def _in_phase(payers: Payers, phase: str) -> Payers:
+    if payers.allowance is None:
+        return payers
+    return replace(payers, allowance=replace(payers.allowance, phase=phase))
 
 
 def _request(

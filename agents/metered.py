@@ -7,9 +7,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from uuid import UUID
 
 from django.db import DatabaseError
 
+from agents.allowances import Place, place_for
 from agents.clock import Clock
 from agents.errors import CallFailed, StopRun
 from agents.models import CallState, ModelCall
@@ -23,7 +25,7 @@ from budgets.money import ZERO, Usd
 from budgets.prices import Priced, cost_of, usage_data, worst_case
 from budgets.reservations import AlreadyHeld, CallContext, Held, Refused, keep, refund, reserve, settle
 from providers.catalog import price_card
-from providers.errors import DeadlineExceeded, ProviderError, RequestRefused, SpendLimited
+from providers.errors import DeadlineExceeded, NotSent, ProviderError, RequestRefused, SpendLimited
 from providers.gateway import Gateway
 from providers.messages import ModelReply, ModelRequest, Usage
 from providers.parts import request_characters
@@ -45,6 +47,8 @@ END_OF_KIND = {
 }
 # A timeout has used the time of its question already; the next attempt asks again (rows 57, 112).
 ASKED_AGAIN = frozenset({"transient", "rate_limited"})
+# No byte left: under an allowance the call's slot comes back (row 155).
+NEVER_LEFT = (NotSent, RequestRefused)
 _ALWAYS_CLOSED = ("state", "ended_at", "usage", "cost", "rates")
 _FIXED_NOTES = {SpendLimited: "provider_spend_limit", DeadlineExceeded: "deadline_exceeded"}  # rows 114, 118
 
@@ -55,6 +59,7 @@ class Answered:
 
     reply: ModelReply
     cost: Usd | None
+    invocation_id: UUID | None = None  # its record under a ModelTask, where it has one
 
 
 def call_once(
@@ -68,6 +73,8 @@ def call_once(
     seconds_max: float,
 ) -> Answered:
     """`request` is as this account takes it: it is priced as that. Raises `StopRun`, or `CallFailed`.
+
+    Payers under an allowance take a place there first; a meter that refuses afterwards gives it back (row 155).
 
     Whatever happens after the hold, it ends as settled, refunded or unknown; a crash at any line
     leaves it held until the ledger's reaper makes it unknown. Nothing is refunded once the
@@ -88,26 +95,53 @@ def call_once(
     except RequestRefused as refused:
         raise CallFailed(EndReason.BAD_REQUEST, str(refused), again=False) from refused
     call = _call(f"{payers.key}:{tab.calls + 1}", amount, request, payers, clock)
-    lease_seconds = math.ceil(seconds_max) + HOLD_GRACE_SECONDS
-    held = _hold(call, amount, request, payers, clock=clock, lease_seconds=lease_seconds)
-    sent = False
+    with place_for(call.key, request, payers, own=gateway.price(request.model), clock=clock) as place:
+        lease_seconds = math.ceil(seconds_max) + HOLD_GRACE_SECONDS
+        held = _hold(call, amount, request, payers, clock=clock, lease_seconds=lease_seconds)
+        return _send(
+            request,
+            held,
+            call,
+            gateway=gateway,
+            tab=tab,
+            place=place,
+            clock=clock,
+            seconds_max=seconds_max,
+        )
+
+
+def _send(
+    request: ModelRequest,
+    held: Held,
+    call: ModelCall,
+    *,
+    gateway: Gateway,
+    tab: Tab,
+    place: Place,
+    clock: Clock,
+    seconds_max: float,
+) -> Answered:
+    """The call itself, and the end of its hold. What its place under an allowance needs to end is noted on it."""
     try:
         tab.calls += 1
-        sent = True
+        place.sent = True
         reply = gateway.send(request, seconds_max=seconds_max)
     except ProviderError as error:
         priced = _priced(error.usage, request.model, request.model, gateway, clock)
+        place.sent = not isinstance(error, NEVER_LEFT)
+        place.usage, place.cost, place.status = error.usage, priced.cost if priced else None, error.status
         raise _failed(error, priced, held=held, call=call, tab=tab, clock=clock) from error
     except BaseException:
-        _interrupted(held, sent=sent)
+        _interrupted(held, sent=place.sent)
         raise
     priced = _priced(reply.usage, reply.model, request.model, gateway, clock)
+    place.usage, place.cost = reply.usage, priced.cost if priced else None
     closed = _closing(
         call, CallState.ANSWERED, reply.usage, priced, clock, stop=str(reply.stop), **_ids_of(reply)
     )
     _settle(held, reply.usage, priced, closed)
-    tab.book(priced.cost if priced else None, at_worst=amount.usd)
-    return Answered(reply=reply, cost=priced.cost if priced else None)
+    tab.book(priced.cost if priced else None, at_worst=call.held)
+    return Answered(reply=reply, cost=priced.cost if priced else None, invocation_id=place.invocation_id)
 
 
 def _hold(

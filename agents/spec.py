@@ -35,6 +35,16 @@ class RunCaps:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnderModelTask:
+    """The allowance that each physical call must fit as well, and what its record there says of the call."""
+
+    model_task_id: UUID
+    parent: str  # whose calls these are
+    phase: str = "generation"
+    input_capacity: int | None = None  # of a model that the catalogue does not know (row 95)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Payers:
     """Who pays for a call, and for what. Scopes come from rows, never from a client or a model.
 
@@ -54,6 +64,7 @@ class Payers:
     run_id: UUID | None = None
     tier: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
+    allowance: UnderModelTask | None = None  # None: the meters alone decide (row 148)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

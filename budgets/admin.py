@@ -195,6 +195,8 @@ class ModelTasks(ReadOnly):
     list_display = (
         "id",
         "organization",
+        "project",
+        "by",
         "calls",
         "calls_max",
         "charged_tokens",
@@ -203,7 +205,8 @@ class ModelTasks(ReadOnly):
         "cost_max",
     )
     list_filter = ("organization",)
-    list_select_related = ("organization",)
+    list_select_related = ("organization", "project", "by")
+    search_fields = ("id", "project__name")
     inlines = (Invocations,)
 
 

@@ -7,7 +7,7 @@ from datetime import date, datetime
 from decimal import Decimal
 
 from budgets.errors import PlanRefused
-from budgets.money import Usd
+from budgets.money import ZERO, Usd, exact
 from budgets.prices import upper_cost
 
 # Whole numbers that every JSON reader keeps exact (row 151).
@@ -101,6 +101,19 @@ def exhausted(facts: AllowanceFacts, worst: WorstCase, *, now: datetime) -> str:
     if worst.cost is None:
         return "price"
     return "cost" if facts.charged_cost + worst.cost > facts.cost_max else ""
+
+
+def least_limit(facts: AllowanceFacts, worst: WorstCase, dimension: str) -> str:
+    """What the limit of that dimension would have to be for this call; empty where no figure helps."""
+    match dimension:
+        case "calls":
+            return str(facts.calls + 1)
+        case "tokens":
+            return str(facts.charged_tokens + worst.tokens)
+        case "cost":
+            return exact(facts.charged_cost + (worst.cost or ZERO))
+        case _:
+            return ""
 
 
 def _check_count(name: str, value: int) -> None:

@@ -18,7 +18,14 @@ from django.db.models import F
 
 from budgets.errors import ConflictingReport
 from budgets.ledger.guard import outside_transactions
-from budgets.model_task_rules import AllowanceFacts, CallPlan, PriceBound, exhausted, worst_case_of
+from budgets.model_task_rules import (
+    AllowanceFacts,
+    CallPlan,
+    PriceBound,
+    exhausted,
+    least_limit,
+    worst_case_of,
+)
 from budgets.models import Invocation, ModelTask
 from budgets.money import ZERO, Usd
 from budgets.prices import cost_of, upper_cost, usage_data, why_unusable
@@ -33,6 +40,7 @@ __all__ = [
     "abandon_old",
     "admit",
     "cancel_task",
+    "keep_unsettled",
     "note_validation",
     "open_task",
     "refund_attempt",
@@ -64,17 +72,30 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class Exhausted:
-    """Nothing may be dispatched. `dimension`: cancelled, deadline, calls, tokens, cost, or price (unknown)."""
+    """Nothing may be dispatched. `dimension`: cancelled, deadline, calls, tokens, cost, or price (unknown).
+
+    `at_least` is what that limit would have to be for this call: calls, tokens, or dollars as text.
+    """
 
     dimension: str
+    at_least: str = ""
 
 
-def open_task(organization_id: UUID, limits: TaskLimits, *, now: datetime) -> UUID | None:
+def open_task(
+    organization_id: UUID,
+    limits: TaskLimits,
+    *,
+    now: datetime,
+    project_id: UUID | None = None,
+    by_id: UUID | None = None,
+) -> UUID | None:
     """A new allowance; None when no limit is set at all."""
     if limits == TaskLimits():
         return None
     task = ModelTask.objects.create(
         organization_id=organization_id,
+        project_id=project_id,
+        by_id=by_id,
         calls_max=limits.calls_max,
         tokens_max=limits.tokens_max,
         cost_max=limits.cost_max,
@@ -108,9 +129,10 @@ def admit(
         worst = worst_case_of(
             plan, output_per_call_max=task.output_tokens_per_call_max, cost_limited=_in_money(task)
         )
-        dimension = exhausted(_facts(task), worst, now=now)
+        facts = _facts(task)
+        dimension = exhausted(facts, worst, now=now)
         if dimension:
-            return Exhausted(dimension)
+            return Exhausted(dimension, least_limit(facts, worst, dimension))
         if Invocation.objects.filter(task=task, key=key).exists():
             raise ConflictingReport(key)
         _charge(task, calls=1, tokens=worst.tokens, cost=worst.cost or ZERO)
@@ -136,9 +158,16 @@ def admit(
 
 
 def settle_attempt(
-    invocation_id: UUID, *, usage: Usage | None, now: datetime, http_status: int | None = None
+    invocation_id: UUID,
+    *,
+    usage: Usage | None,
+    now: datetime,
+    http_status: int | None = None,
+    cost: Usd | None = None,
 ) -> Invocation:
     """The attempt ended. Known usage is charged at the dearest rates and the rest refunded (rows 153, 156).
+
+    `cost` is the exact one where the caller knows it, such as by an account's own price; None: the list's.
 
     Usage that is absent or all zero keeps the worst case (rows 134, 154). The same report again changes
     nothing; another one raises `ConflictingReport`. A late report corrects an unknown charge (row 164).
@@ -158,7 +187,7 @@ def settle_attempt(
         row.http_status = http_status if http_status is not None else row.http_status
         row.state = "settled" if reported is not None else "unknown"
         if usage is not None and readable:
-            _settle_by(row, usage, now.date())
+            _settle_by(row, usage, now.date(), known=cost)
         row.save()
     return row
 
@@ -233,25 +262,35 @@ def cancel_task(task_id: UUID, *, now: datetime) -> None:
     ModelTask.objects.filter(pk=task_id, cancelled_at__isnull=True).update(cancelled_at=now)
 
 
+def keep_unsettled(parent: str, *, now: datetime) -> int:
+    """What a lost worker left admitted for its question becomes unknown; what it is charged stays (row 154)."""
+    left = Invocation.objects.filter(parent=parent, state="admitted").values_list("pk", flat=True)
+    for invocation_id in list(left):
+        settle_attempt(invocation_id, usage=None, now=now)
+    return len(left)
+
+
 def abandon_old(now: datetime) -> int:
     """Attempts whose worker never came back become unknown; what they are charged stays."""
     old = Invocation.objects.filter(state="admitted", started_at__lt=now - ABANDONED_AFTER)
     return old.update(state="unknown", ended_at=now)
 
 
-def _settle_by(row: Invocation, usage: Usage, day: date) -> None:
+def _settle_by(row: Invocation, usage: Usage, day: date, *, known: Usd | None) -> None:
     tokens = usage.input + usage.output
-    priced = cost_of(usage, row.model, day)
+    if known is None:
+        priced = cost_of(usage, row.model, day)
+        known = priced.cost if priced else None
     charged = _upper(row, usage, day)
     before = row.charged_cost
     if charged is None:
         charged = before  # no rate any more: the worst case stays
-    elif priced is not None:
-        charged = max(charged, priced.cost)  # row 156, whatever a bound says
+    elif known is not None:
+        charged = max(charged, known)  # row 156, whatever a bound says
     _charge(row.task, calls=0, tokens=tokens - row.charged_tokens, cost=(charged or ZERO) - (before or ZERO))
     row.charged_tokens, row.charged_cost = tokens, charged
     row.usage = usage_data(usage)
-    row.known_cost = None if priced is None else priced.cost
+    row.known_cost = known
 
 
 def _upper(row: Invocation, usage: Usage, day: date) -> Usd | None:

@@ -80,6 +80,7 @@ app.config_from_object(
             "tasks.work_on_change": CHANGES_QUEUE,
             "tasks.run_preflight": CHANGES_QUEUE,
             "tasks.run_import": CHANGES_QUEUE,
+            "tasks.ask_helper": CHANGES_QUEUE,
             "webhooks.deliver": HOOKS_QUEUE,
             "agents.build_index": CHANGES_QUEUE,
             "agents.prepare_dependencies": CHANGES_QUEUE,

@@ -24,7 +24,7 @@ from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
 from agents.continuation import Mismatch
-from budgets.errors import ClosedDifferently, KeyReused
+from budgets.errors import ClosedDifferently, ConflictingReport, KeyReused
 from providers.errors import ConnectorNotFound
 from tasks.errors import IllegalMove, LostRace, NotStopped, StillOpen
 from tenants.bodies import takes_large_body
@@ -89,6 +89,7 @@ TABLE: dict[type[Exception], Row] = {
     InvalidInput: Row(400, "invalid", ("field", "remedy")),
     KeyReused: Row(409, "idempotency_key_reused"),
     ClosedDifferently: Row(409, "closed_differently"),
+    ConflictingReport: Row(409, "conflicting_report"),
     RequestKeyReused: Row(409, RequestKeyReused.code),
     RequestInProgress: Row(409, RequestInProgress.code),
     ConnectorNotFound: Row(409, "connector_not_found", ("name",)),

@@ -187,6 +187,8 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "HookKindEnum": "webhooks.models.HookKind",
         "ConnectorKindEnum": "providers.models.ConnectorKind",
+        "RoleEnum": "tenants.shapes.ROLE_WORDS",
+        "AllowanceStateEnum": "budgets.allowances.STATES",
     },
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",

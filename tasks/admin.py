@@ -28,6 +28,7 @@ from tasks.models import (
     DecisionReceipt,
     Dependency,
     Event,
+    HelperQuestion,
     Preflight,
     ProjectImport,
     Reopening,
@@ -286,6 +287,14 @@ class Preflights(ReadOnly):
     list_filter = ("state",)
     list_select_related = ("project", "by")
     search_fields = ("id", "project__name", "commit")
+
+
+@admin.register(HelperQuestion)
+class HelperQuestions(ReadOnly):
+    list_display = ("id", "project", "allowance", "role", "state", "by", "created_at", "ended_at")
+    list_filter = ("state", "role")
+    list_select_related = ("project", "allowance", "by")
+    search_fields = ("id", "project__name", "allowance__id")
 
 
 @admin.register(ProjectImport)

@@ -69,7 +69,7 @@ def ask_role(
         counts_daily=role.counts_daily,
         now=now,
     )
-    with _holds_end(change.organization_id):
+    with holds_end(change.organization_id):
         return ask(
             _question(role, prompt),
             payers,
@@ -101,12 +101,12 @@ def ask_before_a_change(
         key=f"{role.name}:{project.pk}:{uuid4().hex}",
         tier=role.tier.word,
     )
-    with _holds_end(project.organization_id):
+    with holds_end(project.organization_id):
         return ask(_question(role, prompt), payers)
 
 
 @contextmanager
-def _holds_end(organization_id: UUID) -> Iterator[None]:
+def holds_end(organization_id: UUID) -> Iterator[None]:
     """Wake whoever waits for held money after a question that had some; one that was refused held nothing."""
     try:
         yield

@@ -14,6 +14,7 @@ from tasks.attempts.watch import end_dead_runs, refresh_late_costs
 from tasks.attempts.watch import watch_runs as watch_all_runs
 from tasks.dispatch import free_abandoned_starts, wake_lost
 from tasks.fence import due_changes, free_dead_work
+from tasks.helper_questions import ask_question, wake_due_questions
 from tasks.imports import end_forgotten_imports, run_import, wake_due_imports
 from tasks.pauses import end_forsaken_pauses
 from tasks.preflights import run_preflight, wake_due_preflights
@@ -21,7 +22,7 @@ from tasks.promotion import index_trunks_behind
 from tasks.thresholds import tell_thresholds
 from tasks.unknowns import tell_unknown_charges
 from tasks.uploads import clear_abandoned_uploads
-from tasks.wake import WAKE_CHANGE, WAKE_IMPORT, WAKE_PREFLIGHT, WAKE_TASK, wake_change
+from tasks.wake import WAKE_CHANGE, WAKE_IMPORT, WAKE_PREFLIGHT, WAKE_QUESTION, WAKE_TASK, wake_change
 from tasks.windows import resume_stops
 from tasks.work import work_on
 from tenants.apart import apart
@@ -51,6 +52,12 @@ def run_one_preflight(preflight_id: str) -> None:
 def run_one_import(import_id: str) -> None:
     """An import may be due: fetch a repository, and make it the project's."""
     run_import(UUID(import_id))
+
+
+@shared_task(name=WAKE_QUESTION, acks_late=True, ignore_result=True)
+def ask_helper(question_id: str) -> None:
+    """A client's question may be due: ask it, or end it when its worker died over it."""
+    ask_question(UUID(question_id))
 
 
 @shared_task(name="tasks.watch_runs", acks_late=True, ignore_result=True)
@@ -95,6 +102,7 @@ SWEEP: tuple[Callable[[datetime], object], ...] = (
     wake_due_preflights,
     wake_due_imports,
     end_forgotten_imports,
+    wake_due_questions,
     clear_abandoned_uploads,
     index_trunks_behind,
 )

@@ -1,4 +1,4 @@
-"""The states of Changes, Tasks, runs, Candidates, Preflights and imports, and the moves between them."""
+"""The states of Changes, Tasks, runs, Candidates, Preflights, imports and questions, and the moves between them."""
 
 from __future__ import annotations
 
@@ -60,6 +60,15 @@ class ImportState(StrEnum):
     DONE = "done"  # the project has its repository
     FAILED = "failed"  # nothing came in; the row says why
     CANCELLED = "cancelled"
+
+
+class QuestionState(StrEnum):
+    """Of a question that a client asks a helper."""
+
+    QUEUED = "queued"  # the row is the queue: a worker takes it
+    RUNNING = "running"
+    ANSWERED = "answered"
+    FAILED = "failed"  # no answer that fits; the row says why
 
 
 C, T, R, K, P, I = ChangeState, TaskState, RunState, CandidateState, PreflightState, ImportState  # noqa: E741
@@ -134,6 +143,15 @@ IMPORT_MOVES: dict[ImportState, frozenset[ImportState]] = {
 }
 assert IMPORT_MOVES.keys() == set(ImportState)
 
+QUESTION_MOVES: dict[QuestionState, frozenset[QuestionState]] = {
+    QuestionState.QUEUED: frozenset({QuestionState.RUNNING}),
+    # Running or queued again only while nothing has been sent: its worker died, or only held money is in the way.
+    QuestionState.RUNNING: frozenset(QuestionState),
+    QuestionState.ANSWERED: frozenset(),
+    QuestionState.FAILED: frozenset(),
+}
+assert QUESTION_MOVES.keys() == set(QuestionState)
+
 # The Tasks that still may cost money: the divisor of the Task's share (row 17).
 OPEN_TASKS = frozenset({T.PENDING, T.READY, T.RUNNING, T.BLOCKED})
 ENDED_CHANGES = frozenset({C.PROMOTED, C.CANCELLED})
@@ -144,3 +162,4 @@ WAITING_FOR_A_PERSON = (C.BUDGET_BLOCKED, C.AWAITING_APPROVAL, C.READY, C.FAILED
 OPEN_RUNS = frozenset({R.RUNNING, R.PAUSED})
 OPEN_PREFLIGHTS = frozenset({P.QUEUED, P.RUNNING})
 OPEN_IMPORTS = frozenset({I.QUEUED, I.RUNNING})
+OPEN_QUESTIONS = frozenset({QuestionState.QUEUED, QuestionState.RUNNING})

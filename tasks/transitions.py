@@ -11,7 +11,7 @@ from django.db import models, transaction
 
 from tasks.errors import IllegalMove, LostRace
 from tasks.events import record
-from tasks.models import Candidate, Change, Preflight, ProjectImport, Task, TaskRun
+from tasks.models import Candidate, Change, HelperQuestion, Preflight, ProjectImport, Task, TaskRun
 from tasks.states import (
     CANDIDATE_MOVES,
     CHANGE_MOVES,
@@ -19,14 +19,17 @@ from tasks.states import (
     IMPORT_MOVES,
     OPEN_IMPORTS,
     OPEN_PREFLIGHTS,
+    OPEN_QUESTIONS,
     OPEN_RUNS,
     PREFLIGHT_MOVES,
+    QUESTION_MOVES,
     RUN_MOVES,
     TASK_MOVES,
     CandidateState,
     ChangeState,
     ImportState,
     PreflightState,
+    QuestionState,
     RunState,
     TaskState,
 )
@@ -149,6 +152,18 @@ def move_import(
     used = {"username": "", "sealed_password": "", "work_key": "", "not_before": None, "step": ""}
     ended = {} if to in OPEN_IMPORTS else {"ended_at": now, **used}
     _swap(found, to, {**ended, **(also or {})}, work_key=found.work_key)
+
+
+def move_question(
+    question: HelperQuestion, to: QuestionState, *, now: datetime, also: Mapping[str, Any] | None = None
+) -> None:
+    """As with Preflights. The end of the question is the end of its packet."""
+    if to not in QUESTION_MOVES[QuestionState(question.state)]:
+        raise IllegalMove(question, to)
+    ended = (
+        {} if to in OPEN_QUESTIONS else {"ended_at": now, "packet": "", "work_key": "", "not_before": None}
+    )
+    _swap(question, to, {**ended, **(also or {})}, work_key=question.work_key)
 
 
 def _swap(row: models.Model, to: str, columns: Mapping[str, Any], **still: Any) -> None:

@@ -14,6 +14,7 @@ WAKE_TASK = "tasks.wake"
 WAKE_CHANGE = "tasks.work_on_change"
 WAKE_PREFLIGHT = "tasks.run_preflight"
 WAKE_IMPORT = "tasks.run_import"
+WAKE_QUESTION = "tasks.ask_helper"
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,11 @@ def wake_preflight(preflight_id: UUID) -> None:
 def wake_import(import_id: UUID) -> None:
     """Nudge the workers to take an import that waits."""
     transaction.on_commit(partial(_send, WAKE_IMPORT, import_id))
+
+
+def wake_question(question_id: UUID) -> None:
+    """Nudge the workers to ask what a client wants to know of a helper."""
+    transaction.on_commit(partial(_send, WAKE_QUESTION, question_id))
 
 
 def _send(job: str, row_id: UUID) -> None:

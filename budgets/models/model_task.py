@@ -9,7 +9,7 @@ from uuid_utils.compat import uuid7
 from budgets.fields import UsdField
 from budgets.models.meter import ZERO_USD
 from budgets.money import ZERO
-from tenants.models import Organization
+from tenants.models import Organization, Project, User
 from tenants.scope import TenantModel
 
 
@@ -20,6 +20,9 @@ class ModelTask(TenantModel):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     organization = models.ForeignKey(Organization, on_delete=models.PROTECT, related_name="model_tasks")
+    # For whom a client opened it; null: opened by code, for calls of its own.
+    project = models.ForeignKey(Project, null=True, on_delete=models.PROTECT, related_name="allowances")
+    by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")
     calls_max = models.BigIntegerField(null=True)
     tokens_max = models.BigIntegerField(null=True)
     cost_max = UsdField(null=True)

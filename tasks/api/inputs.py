@@ -9,9 +9,13 @@ from drf_spectacular.utils import OpenApiExample, extend_schema_field, extend_sc
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 
+from agents.helpers import HelperRole
 from budgets.keys import MeterKind
 from budgets.limits import Limit, read_limit
+from budgets.model_task_rules import SAFE_INTEGER_MAX
 from budgets.money import NotAnAmount, Usd, exact, parse_usd
+from budgets.prices import REPORTED_TOKENS_MAX
+from tasks.helper_questions import PACKET_CHARACTERS_MAX
 from tasks.raises import RAISABLE, SETTABLE
 from tenants.shapes import Shape
 
@@ -297,3 +301,101 @@ class DecisionInput(Shape):
 class ReconciliationInput(Shape):
     took_effect = serializers.BooleanField()
     reason = serializers.CharField(help_text="What was found; the next attempt reads it.")
+
+
+@extend_schema_serializer(
+    examples=[
+        OpenApiExample(
+            "Four calls, three million tokens",
+            request_only=True,
+            value={"calls_max": 4, "tokens_max": 3_000_000, "cost_max_usd": "2.50"},
+        )
+    ]
+)
+class AllowanceInput(Shape):
+    """At least one limit. Each call reserves its model's whole input window and its output limit, then gives back."""
+
+    calls_max = serializers.IntegerField(required=False, min_value=0, max_value=SAFE_INTEGER_MAX)
+    tokens_max = serializers.IntegerField(required=False, min_value=0, max_value=SAFE_INTEGER_MAX)
+    cost_max_usd = UsdInput(required=False, help_text='US dollars, such as "2.50".')
+    output_tokens_per_call_max = serializers.IntegerField(
+        required=False, min_value=1, max_value=SAFE_INTEGER_MAX
+    )
+    deadline = serializers.DateTimeField(required=False, help_text="Nothing is asked from then on.")
+
+
+class TokensInput(serializers.Serializer[Any]):
+    """Disjoint, except `reasoning`, which is a part of `output`."""
+
+    input_uncached = serializers.IntegerField(min_value=0, max_value=REPORTED_TOKENS_MAX)
+    output = serializers.IntegerField(min_value=0, max_value=REPORTED_TOKENS_MAX)
+    cache_read = serializers.IntegerField(
+        required=False, default=0, min_value=0, max_value=REPORTED_TOKENS_MAX
+    )
+    cache_write_5m = serializers.IntegerField(
+        required=False, default=0, min_value=0, max_value=REPORTED_TOKENS_MAX
+    )
+    cache_write_1h = serializers.IntegerField(
+        required=False, default=0, min_value=0, max_value=REPORTED_TOKENS_MAX
+    )
+    reasoning = serializers.IntegerField(
+        required=False, allow_null=True, default=None, min_value=0, max_value=REPORTED_TOKENS_MAX
+    )
+
+
+@extend_schema_serializer(
+    examples=[
+        OpenApiExample(
+            "A call made elsewhere",
+            request_only=True,
+            value={
+                "id": "nightly-7",
+                "model": "claude-haiku-5-5",
+                "usage": {"input_uncached": 1_000, "output": 100},
+            },
+        )
+    ]
+)
+class ReportInput(Shape):
+    """Usage outside of Remit. The same `id` again changes nothing; with other values it is a 409."""
+
+    id = serializers.CharField(max_length=150)
+    usage = TokensInput()
+    cost_usd = UsdInput(required=False, allow_null=True, default=None, help_text="null: by the price list")
+    model = serializers.CharField(required=False, allow_blank=True, default="", max_length=100)
+
+
+@extend_schema_serializer(
+    examples=[
+        OpenApiExample(
+            "An identifier out of a text",
+            request_only=True,
+            value={
+                "role": "extractor",
+                "packet": "Source identifier=ALPHA_6.",
+                "schema": {
+                    "type": "object",
+                    "properties": {"answer": {"type": "string"}},
+                    "required": ["answer"],
+                    "additionalProperties": False,
+                },
+            },
+        )
+    ]
+)
+class QuestionInput(Shape):
+    """Asked once, with no history and no tools; an answer that does not fit is repaired at most once."""
+
+    role = serializers.ChoiceField(choices=[role.value for role in HelperRole])
+    packet = serializers.CharField(
+        max_length=PACKET_CHARACTERS_MAX, trim_whitespace=False, help_text="All that the helper is told."
+    )
+    schema = serializers.JSONField(
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="A JSON schema of an object; null: plain text.",
+    )
+    validation_schema = serializers.JSONField(
+        required=False, allow_null=True, default=None, help_text="What the answer must fit as well."
+    )

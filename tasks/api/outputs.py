@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from agents.models import ApprovalState
+from budgets.allowances import STATES, state_of
 from budgets.api import UsdText
 from budgets.money import Usd, exact
 from routing.words import Tier
+from tasks.helper_questions import calls_of
 from tasks.reads import Money
-from tasks.states import ImportState, PreflightState
+from tasks.states import ImportState, PreflightState, QuestionState
 
 
 @extend_schema_field(OpenApiTypes.STR)
@@ -385,3 +388,124 @@ class ApprovalOutput(serializers.Serializer[Any]):
     reconciliation = ReconciliationOutput(allow_null=True, default=None)
     active_ms_left = serializers.IntegerField(source="continuation.remaining_ms")
     asked_at = serializers.DateTimeField()
+
+
+class AllowanceLimitsOutput(serializers.Serializer[Any]):
+    """null: not limited."""
+
+    calls_max = serializers.IntegerField(allow_null=True)
+    tokens_max = serializers.IntegerField(allow_null=True)
+    cost_max_usd = UsdText(source="cost_max", allow_null=True)
+    output_tokens_per_call_max = serializers.IntegerField(allow_null=True)
+    deadline = serializers.DateTimeField(allow_null=True)
+
+
+class AllowanceOutput(serializers.Serializer[Any]):
+    """What an allowance allows and what counts on it: worst cases on their way, charges, and reports."""
+
+    id = serializers.UUIDField()
+    project = serializers.UUIDField(source="project_id")
+    by = serializers.EmailField(source="by.email", allow_null=True, default=None)
+    state = serializers.SerializerMethodField()
+    limits = AllowanceLimitsOutput(source="*")
+    calls = serializers.IntegerField()
+    charged_tokens = serializers.IntegerField()
+    charged_usd = UsdText(source="charged_cost")
+    created_at = serializers.DateTimeField()
+    cancelled_at = serializers.DateTimeField(allow_null=True)
+
+    @extend_schema_field(serializers.ChoiceField(choices=STATES))
+    def get_state(self, allowance: Any) -> str:
+        return state_of(allowance, now=timezone.now())
+
+
+class InvocationOutput(serializers.Serializer[Any]):
+    """One physical call, or a report. No prompt, no answer, no key."""
+
+    id = serializers.UUIDField()
+    key = serializers.CharField()
+    logical = serializers.CharField(help_text="The tries of one question share it.")
+    parent = serializers.CharField(  # type: ignore[assignment]  # a field of that name, not the base's
+        help_text="The question whose call it is, or else the allowance."
+    )
+    purpose = serializers.CharField()
+    phase = serializers.CharField(help_text="generation, repair or external")
+    connector = serializers.CharField()
+    model = serializers.CharField()
+    state = serializers.CharField(help_text="admitted, settled, unknown or refunded")
+    http_status = serializers.IntegerField(allow_null=True)
+    validation = serializers.CharField(source="output_validation", help_text="passed, failed or empty")
+    usage = serializers.JSONField(allow_null=True, help_text="null: unknown")
+    known_usd = UsdText(source="known_cost", allow_null=True, help_text="null: unknown")
+    charged_tokens = serializers.IntegerField()
+    charged_usd = UsdText(source="charged_cost", allow_null=True, help_text="null: no known price")
+    started_at = serializers.DateTimeField()
+    ended_at = serializers.DateTimeField(allow_null=True)
+
+
+class AllowanceTotalsOutput(serializers.Serializer[Any]):
+    """Known subtotals beside the counts of what is unknown."""
+
+    calls = serializers.IntegerField()
+    charged_tokens = serializers.IntegerField()
+    charged_usd = UsdText(source="charged_cost")
+    total_tokens = serializers.IntegerField()
+    known_usd = UsdText(source="known_cost")
+    unknown_usage_invocations = serializers.IntegerField()
+    unknown_cost_invocations = serializers.IntegerField()
+    unknown_charge_attempts = serializers.IntegerField()
+
+
+class AllowanceDetailOutput(AllowanceOutput):
+    """A snapshot: it says how the allowance stands, and can never be given back as one."""
+
+    totals = serializers.SerializerMethodField()
+    invocations = serializers.SerializerMethodField()
+
+    @extend_schema_field(AllowanceTotalsOutput)
+    def get_totals(self, _: Any) -> Any:
+        return AllowanceTotalsOutput(self.context["snapshot"].totals).data
+
+    @extend_schema_field(InvocationOutput(many=True))
+    def get_invocations(self, _: Any) -> Any:
+        return InvocationOutput(self.context["snapshot"].invocations, many=True).data
+
+
+class QuestionFailureOutput(serializers.Serializer[Any]):
+    """Why there is no answer, and what would help."""
+
+    code = serializers.CharField()
+    problem = serializers.CharField()
+    remedy = serializers.CharField()
+    detail = serializers.CharField(default="", help_text="What the helper or the provider said.")
+    dimension = serializers.CharField(default="", help_text="Of the allowance: what it lacks; else empty.")
+    at_least = serializers.CharField(default="", help_text="What that limit would have to be for this call.")
+    stop = serializers.JSONField(
+        allow_null=True, default=None, help_text="Where meters refused: `refusals`, and the `ways_out`."
+    )
+
+
+class QuestionOutput(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    allowance = serializers.UUIDField(source="allowance_id")
+    project = serializers.UUIDField(source="project_id")
+    by = serializers.EmailField(source="by.email")
+    role = serializers.CharField()
+    state = serializers.ChoiceField(choices=list(QuestionState))
+    text = serializers.CharField()
+    value = serializers.JSONField(allow_null=True, help_text="What fits the schemas; null without any.")
+    invocations = serializers.SerializerMethodField()
+    failure = serializers.SerializerMethodField()
+    created_at = serializers.DateTimeField()
+    started_at = serializers.DateTimeField(allow_null=True)
+    ended_at = serializers.DateTimeField(allow_null=True)
+
+    @extend_schema_field(InvocationOutput(many=True))
+    def get_invocations(self, question: Any) -> Any:
+        """Its calls: generation, and the repair where there was one."""
+        return InvocationOutput(calls_of(question), many=True).data
+
+    @extend_schema_field(QuestionFailureOutput(allow_null=True))
+    def get_failure(self, question: Any) -> Any:
+        """null unless it failed."""
+        return QuestionFailureOutput(question.failure).data if question.failure else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from tasks.api import approvals, imports, limits, preflights, records, streams, views
+from tasks.api import allowances, approvals, imports, limits, preflights, records, streams, views
 from tenants.bodies import large_body
 
 urlpatterns = [
@@ -16,6 +16,12 @@ urlpatterns = [
     path("projects/<uuid:project_id>/preflights", preflights.PreflightList.as_view()),
     path("preflights/<uuid:preflight_id>", preflights.PreflightDetail.as_view()),
     path("preflights/<uuid:preflight_id>/cancel", preflights.PreflightCancel.as_view()),
+    path("projects/<uuid:project_id>/allowances", allowances.AllowanceList.as_view()),
+    path("allowances/<uuid:allowance_id>", allowances.AllowanceDetail.as_view()),
+    path("allowances/<uuid:allowance_id>/cancel", allowances.AllowanceCancel.as_view()),
+    path("allowances/<uuid:allowance_id>/reports", allowances.AllowanceReports.as_view()),
+    path("allowances/<uuid:allowance_id>/questions", allowances.AllowanceQuestions.as_view()),
+    path("questions/<uuid:question_id>", allowances.QuestionDetail.as_view()),
     path("changes", views.ChangeList.as_view()),
     path("changes/views", views.SavedViews.as_view()),
     path("changes/<uuid:change_id>", views.ChangeDetail.as_view()),

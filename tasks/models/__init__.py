@@ -5,6 +5,7 @@ from tasks.models.change import Change, Criterion
 from tasks.models.changeset import ChangeSet
 from tasks.models.claim import Claim
 from tasks.models.event import Event
+from tasks.models.helper_question import HelperQuestion
 from tasks.models.preflight import Preflight
 from tasks.models.project_import import ProjectImport
 from tasks.models.receipt import DecisionReceipt
@@ -23,6 +24,7 @@ __all__ = [
     "DecisionReceipt",
     "Dependency",
     "Event",
+    "HelperQuestion",
     "Preflight",
     "ProjectImport",
     "Reopening",

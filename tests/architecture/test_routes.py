@@ -18,7 +18,15 @@ from tenants.scope import TenantModel
 from tests.factories.agents import make_approval
 from tests.factories.budgets import make_hold, make_payers
 from tests.factories.providers import make_connector
-from tests.factories.tasks import make_candidate, make_changeset, make_import, make_preflight, make_run
+from tests.factories.tasks import (
+    make_allowance,
+    make_candidate,
+    make_changeset,
+    make_import,
+    make_preflight,
+    make_question,
+    make_run,
+)
 from tests.factories.tenants import (
     make_invitation,
     make_member,
@@ -109,6 +117,7 @@ def foreign(db: None) -> Foreign:
     invitation, _ = make_invitation(organization)
     token, _ = make_token(owner, organization)
     endpoint = make_endpoint(organization)
+    allowance = make_allowance(project)
     values: dict[str, Any] = {
         "organization_id": organization.pk,
         "project_id": project.pk,
@@ -124,6 +133,8 @@ def foreign(db: None) -> Foreign:
         "call_id": make_hold(make_payers(organization, project_id=project.pk)).reservation_id,
         "import_id": make_import(project).pk,
         "preflight_id": make_preflight(project).pk,
+        "allowance_id": allowance.pk,
+        "question_id": make_question(allowance, by=owner).pk,
         "approval_id": make_approval(
             organization, project_id=project.pk, change_id=task.change.pk, task_id=task.pk, run_id=run.pk
         ).pk,

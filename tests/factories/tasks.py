@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
+from budgets.models import ModelTask
 from routing.words import EndReason, Risk, Size, TaskKind, Tier, failure_class
 from tasks.models import (
     Candidate,
@@ -16,6 +17,7 @@ from tasks.models import (
     DecisionReceipt,
     Dependency,
     Event,
+    HelperQuestion,
     Preflight,
     ProjectImport,
     Task,
@@ -177,3 +179,29 @@ def make_import(project: Project | None = None, **more: Any) -> ProjectImport:
     fields = {"source": "https://git.example.org/app.git", "created_at": NOW, "not_before": NOW} | more
     found: ProjectImport = ProjectImport.objects.create(project=project or make_project(), **fields)
     return found
+
+
+def make_allowance(project: Project | None = None, **more: Any) -> ModelTask:
+    """One of ten calls."""
+    project = project or make_project()
+    limits = {"calls_max": 10, "created_at": NOW} | more
+    made: ModelTask = ModelTask.objects.create(organization=project.organization, project=project, **limits)
+    return made
+
+
+def make_question(allowance: ModelTask | None = None, **more: Any) -> HelperQuestion:
+    """One that waits for a worker."""
+    allowance = allowance or make_allowance()
+    project = allowance.project
+    assert project is not None
+    fields = {
+        "by": more.pop("by", None) or make_member(project.organization),
+        "role": "extractor",
+        "packet": "Source identifier=ALPHA_6.",
+        "created_at": NOW,
+        "not_before": NOW,
+    }
+    made: HelperQuestion = HelperQuestion.objects.create(
+        project=project, allowance=allowance, **{**fields, **more}
+    )
+    return made

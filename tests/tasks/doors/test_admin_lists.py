@@ -34,6 +34,7 @@ from tests.factories.agents import (
 from tests.factories.budgets import limit, make_hold, make_payers
 from tests.factories.providers import make_connector
 from tests.factories.tasks import (
+    make_allowance,
     make_candidate,
     make_change,
     make_changeset,
@@ -42,6 +43,7 @@ from tests.factories.tasks import (
     make_event,
     make_import,
     make_preflight,
+    make_question,
     make_receipt,
     make_run,
     make_task,
@@ -121,6 +123,7 @@ def make_one_of_each() -> None:
         task=metered, key="1", logical="1", purpose="agent", phase="generation", state="admitted",
         held_calls=1, held_tokens=1, charged_tokens=1, started_at=now,
     )  # fmt: skip
+    make_question(make_allowance(project, by=change.author), by=change.author)
     LedgerVerdict.objects.get_or_create(defaults={"at": now})
     WorkerHost.objects.create(worker=f"w@{run.pk}", host="h", tier="A", probed_at=now)
     make_connector(organization)

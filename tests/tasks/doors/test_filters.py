@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from tenants.audit import note
 from tenants.models import Project, Role, User
 from tests.factories.providers import make_connector
 from tests.factories.tasks import (
+    make_allowance,
     make_candidate,
     make_change,
     make_event,
@@ -128,6 +130,15 @@ def of_imports(project: Project, by: User) -> tuple[str, str, str]:
     return path + str(wanted.state), str(wanted.pk), path + "x"
 
 
+def of_allowances(project: Project, _: User) -> tuple[str, str, str]:
+    now = timezone.now()
+    wanted = make_allowance(project, deadline=now + timedelta(hours=1))
+    make_allowance(project, deadline=now)
+    make_allowance(project, cancelled_at=now)
+    path = f"projects/{project.pk}/allowances?state="
+    return path + "open", str(wanted.pk), path + "x"
+
+
 def of_members(project: Project, _: User) -> tuple[str, str, str]:
     wanted = make_member(project.organization, Role.VIEWER)
     path = f"organizations/{project.organization_id}/members?role="
@@ -171,6 +182,7 @@ ASKED = [
     of_candidates,
     of_preflights,
     of_imports,
+    of_allowances,
     of_members,
     of_invitations,
     of_connectors,

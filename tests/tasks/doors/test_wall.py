@@ -14,16 +14,19 @@ from django.test import Client
 
 from agents import archive
 from agents.models import Approval
-from tasks.models import Candidate, Change, ChangeSet, Preflight, ProjectImport, Task, TaskRun
+from budgets.models import ModelTask
+from tasks.models import Candidate, Change, ChangeSet, HelperQuestion, Preflight, ProjectImport, Task, TaskRun
 from tenants.models import Project, Role, User
 from tests.factories.agents import make_approval
 from tests.factories.budgets import make_hold, make_payers
 from tests.factories.tasks import (
+    make_allowance,
     make_candidate,
     make_change,
     make_changeset,
     make_import,
     make_preflight,
+    make_question,
     make_run,
     make_task,
     make_trunk,
@@ -47,6 +50,8 @@ class House:
     preflight: Preflight
     project_import: ProjectImport
     approval: Approval
+    allowance: ModelTask
+    question: HelperQuestion
     member: User
     viewer: User
     admin: User
@@ -63,6 +68,8 @@ class House:
             call=self.call,
             preflight=self.preflight.pk,
             approval=self.approval.pk,
+            allowance=self.allowance.pk,
+            question=self.question.pk,
             **{"import": self.project_import.pk},
         )
 
@@ -75,7 +82,10 @@ def house() -> House:
     change = make_change(project)
     task = make_task(change)
     run = make_run(task)
+    allowance = make_allowance(project)
     return House(
+        allowance=allowance,
+        question=make_question(allowance),
         project=project,
         change=change,
         task=task,
@@ -154,6 +164,9 @@ READS = [
     "/api/v1/approvals/{approval}",
     "/api/v1/approvals/{approval}/patch",
     "/approvals/{approval}",
+    "/api/v1/projects/{project}/allowances",
+    "/api/v1/allowances/{allowance}",
+    "/api/v1/questions/{question}",
 ]
 NAMES = (
     "organization",
@@ -166,6 +179,8 @@ NAMES = (
     "preflight",
     "import",
     "approval",
+    "allowance",
+    "question",
 )
 # What moves something, with the lowest role that may try.
 WRITES = [
@@ -211,6 +226,10 @@ WRITES = [
     ("/api/v1/approvals/{approval}/reconcile", Role.ADMIN),
     ("/approvals/{approval}/decide", Role.ADMIN),
     ("/approvals/{approval}/reconcile", Role.ADMIN),
+    ("/api/v1/projects/{project}/allowances", Role.MEMBER),
+    ("/api/v1/allowances/{allowance}/cancel", Role.MEMBER),
+    ("/api/v1/allowances/{allowance}/reports", Role.MEMBER),
+    ("/api/v1/allowances/{allowance}/questions", Role.MEMBER),
 ]
 Open = Callable[[Client, str], int]
 
