@@ -357,6 +357,38 @@ def test_held_money_in_the_way_is_waited_for() -> None:
     assert door.question(slow)["state"] == "answered"
 
 
+def with_a_stand_in(door: Door) -> None:
+    """The project's own account lets nothing through; another one of the organization answers."""
+    door.play({"fails": "transient"})
+    door.connector.fallback = {"connectors": ["spare"], "max_retries": 0}
+    door.connector.version += 1
+    door.connector.save()
+    make_connector(door.project.organization, name="spare", steps=[{**GOOD, **used(400, 12)}])
+
+
+def test_each_try_of_a_plan_is_admitted_and_the_question_counts_once() -> None:
+    """Rows 149, 154, 161: a slot for each physical call, one logical question."""
+    door = Door()
+    with_a_stand_in(door)
+    allowance = door.open(calls_max=4)
+    found = door.worked(allowance)
+    assert found["state"] == "answered", found["failure"]
+    tries = [(each["connector"], each["state"]) for each in found["invocations"]]
+    assert tries == [("main", "unknown"), ("spare", "settled")]
+    assert len({each["logical"] for each in found["invocations"]}) == 1
+    totals = door.allowance(allowance)["totals"]
+    assert (totals["calls"], totals["unknown_usage_invocations"]) == (2, 0)
+    assert totals["charged_tokens"] == WINDOW + CAP + 412
+
+
+def test_a_stand_in_is_not_asked_without_a_call_left() -> None:
+    door = Door()
+    with_a_stand_in(door)
+    found = door.worked(door.open(calls_max=1))
+    assert (found["state"], found["failure"]["dimension"], sent()) == ("failed", "calls", 1)
+    assert [each["connector"] for each in found["invocations"]] == ["main"]
+
+
 def test_the_cap_of_a_call_bounds_what_a_helper_may_say() -> None:
     """Row 152."""
     door = Door()
