@@ -22,7 +22,7 @@ TWINS = {
     "preflights/<uuid:preflight_id>/cancel": ("preflights_cancel",),
     "changes/<uuid:change_id>/plan": ("changes_approve_plan",),
     "changes/<uuid:change_id>/raise": ("raises_create", "raises_preview"),
-    "changes/<str:change_id>/<str:act>": (
+    "changes/<uuid:change_id>/<act:act>": (
         "changes_start",
         "changes_pause",
         "changes_resume",

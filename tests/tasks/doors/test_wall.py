@@ -333,6 +333,6 @@ def test_every_route_of_the_domain_is_in_these_tables() -> None:
             shape = shape.replace("<int:position>", "1").replace("<int:call_id>", "{call}")
             for name in NAMES:
                 shape = shape.replace(f"<uuid:{name}_id>", f"{{{name}}}")
-            if "(?P<act>" in shape:
+            if "<act:act>" in shape:
                 continue  # its acts are listed one by one
             assert shape in known | lists, f"no test opens {shape}"
