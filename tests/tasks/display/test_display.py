@@ -45,7 +45,7 @@ deleted file mode 100644
 def test_progress_bars_fold_to_their_last_state() -> None:
     """Fault C91."""
     assert readable("10%\r 50%\r100%\ndone\r\n") == "100%\ndone\n"
-    assert readable("a long line\rshort\r\rX") == "Xhort line"
+    assert readable("a long line\rshort\r\rX") == "Xhortg line"
 
 
 def test_terminal_codes_go_and_deceiving_characters_are_written_out() -> None:
