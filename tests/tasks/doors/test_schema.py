@@ -30,6 +30,7 @@ from tests.factories.agents import make_approval
 from tests.factories.budgets import make_hold, make_payers
 from tests.factories.providers import make_connector
 from tests.factories.tasks import (
+    make_allowance,
     make_candidate,
     make_change,
     make_changeset,
@@ -37,6 +38,7 @@ from tests.factories.tasks import (
     make_event,
     make_import,
     make_preflight,
+    make_question,
     make_receipt,
     make_run,
     make_task,
@@ -170,6 +172,7 @@ def some_of_everything(transactional_db: None) -> tuple[dict[str, str], dict[str
     make_receipt(change)
     _, plain = make_token(owner, organization, scopes=[scope.value for scope in Scope])
     spare, _ = make_token(owner, organization)
+    allowance = make_allowance(project)
     endpoint = make_endpoint(organization)
     patch = archive.put("patches/schema.patch", b"diff --git a/x b/x\n")
     rows = {
@@ -185,6 +188,8 @@ def some_of_everything(transactional_db: None) -> tuple[dict[str, str], dict[str
         "invitation_id": make_invitation(organization)[0],
         "connector_id": make_connector(organization),
         "import_id": make_import(project),
+        "allowance_id": allowance,
+        "question_id": make_question(allowance, by=other),
         "preflight_id": make_preflight(project),
         "approval_id": make_approval(
             organization,
