@@ -13,6 +13,7 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from queue import Empty
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -32,7 +33,9 @@ class Channel(filesystem.Channel):
     def _put(self, queue: str, payload: dict[str, Any], **kwargs: Any) -> None:  # type: ignore[override]  # noqa: ARG002  # as kombu has it
         # Names sort by time: the oldest message is taken first.
         name = f"{time.monotonic() * 1000:.0f}_{uuid4()}.{queue}.msg"
-        _write_whole(Path(self.data_folder_out) / name, dumps(payload))
+        folder = Path(self.data_folder_out)
+        folder.mkdir(parents=True, exist_ok=True)
+        _write_whole(folder / name, dumps(payload))
 
     def _get(self, queue: str) -> dict[str, Any]:  # type: ignore[override]  # kombu's two layers disagree
         while True:
@@ -41,6 +44,8 @@ class Channel(filesystem.Channel):
             except json.JSONDecodeError:
                 # Left by a crash or another program: a nudge is lost, and the sweep finds its row.
                 log.warning("an unreadable message was dropped", queue=queue)
+            except FileNotFoundError:
+                raise Empty from None  # somebody took the folder away: so are its messages, and no worker ends of it
 
     def _queue_bind(self, exchange: str, routing_key: str | None, pattern: str | None, queue: str) -> None:
         self.control_folder.mkdir(exist_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -115,3 +116,14 @@ def test_who_waits_for_a_message_waits_as_long_as_asked(
         with pytest.raises(TimeoutError):
             broker.drain_events(timeout=0.7)
         assert time.monotonic() - started >= 0.7
+
+
+def test_a_folder_that_is_taken_away_takes_its_messages_and_no_worker(folder: Path, queue: str) -> None:
+    with connection(folder) as broker:
+        nudges = broker.SimpleQueue(queue)
+        nudges.put({"number": 1})
+        shutil.rmtree(folder / "messages")
+        with pytest.raises(TimeoutError):
+            broker.drain_events(timeout=0.1)
+        nudges.put({"number": 2})
+    assert [each["number"] for each in taken(folder, queue, 1)] == [2]
