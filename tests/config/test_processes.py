@@ -12,10 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from config.management.commands.up import free_port
+
 ROOT = Path(__file__).resolve().parents[2]
 LISTEN = "import socket, time; s = socket.create_server(('127.0.0.1', int(__import__('sys').argv[1]))); time.sleep(600)"
 WRITE_PID = "import os, sys, time; open(sys.argv[1], 'a').write(f'{os.getpid()}\\n'); "
 PATIENCE_SECONDS = 30
+FROM_PORT = 21_300
 
 
 def until(true: Callable[[], object], what: str) -> None:
@@ -107,3 +110,15 @@ def test_a_program_that_ignores_the_signal_is_killed_in_the_end(tmp_path: Path) 
     shown, _ = up.communicate(timeout=PATIENCE_SECONDS)
     assert "worker is killed" in shown
     assert not alive(pids(tmp_path / "pids")[0])
+
+
+def test_two_that_start_at_once_choose_two_ports() -> None:
+    """Both looked before either of them listened, and the web process of one ended four times."""
+    first, claim = free_port("127.0.0.1", FROM_PORT)
+    with claim:
+        second, other = free_port("127.0.0.1", FROM_PORT)
+        other.close()
+    third, again = free_port("127.0.0.1", FROM_PORT)
+    again.close()
+    assert first < second
+    assert third == first

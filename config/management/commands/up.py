@@ -49,7 +49,7 @@ class Command(BaseCommand):
             if options["demo"] and "demo" in get_commands():
                 call_command("demo", stdout=self.stdout)
             settings.STATIC_ROOT.mkdir(parents=True, exist_ok=True)
-            port = _free_port(options["host"], options["port"])
+            port, claim = free_port(options["host"], options["port"])
             host = f"[{options['host']}]" if ":" in options["host"] else options["host"]
             address = f"http://{host}:{port}/"
             lock.truncate(0)
@@ -57,7 +57,8 @@ class Command(BaseCommand):
             lock.flush()
             gc.freeze()  # looking through what migrating loaded for garbage was most of the way out
             supervisor = Supervisor(_programs(options["host"], port), out=sys.stdout)
-            sys.exit(supervisor.run(ready=(options["host"], port), banner=f"Remit is up: {address}"))
+            with claim:
+                sys.exit(supervisor.run(ready=(options["host"], port), banner=f"Remit is up: {address}"))
 
 
 def _migrate() -> None:
@@ -127,10 +128,14 @@ def _only_one_here() -> TextIO:
     return lock
 
 
-def _free_port(host: str, wanted: int) -> int:
+def free_port(host: str, wanted: int) -> tuple[int, socket.socket]:
+    """A port that nobody listens on, and the claim to it: hold that until the web process has ended."""
     if not 1 <= wanted <= PORT_MAX:
         raise CommandError(f"--port: {wanted} is no port; name one from 1 to {PORT_MAX}")
     for port in range(wanted, min(wanted + PORTS_TRIED_MAX, PORT_MAX + 1)):
+        claim = _claim(port)
+        if claim is None:
+            continue
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -142,6 +147,18 @@ def _free_port(host: str, wanted: int) -> int:
             except OSError as error:
                 if error.errno != 98:  # in use
                     raise CommandError(f"cannot listen on {host}: {error.strerror or error}") from None
+                claim.close()
                 continue
-            return port
+            return port, claim
     raise CommandError(f"no free port from {wanted} on; name one with --port")
+
+
+def _claim(port: int) -> socket.socket | None:
+    """None when another `up` has chosen it: its web process takes a second to listen. The kernel forgets the dead."""
+    claim = socket.socket(socket.AF_UNIX)
+    try:
+        claim.bind(f"\0remit-up-{port}")  # a name without a file
+    except OSError:
+        claim.close()
+        return None
+    return claim
