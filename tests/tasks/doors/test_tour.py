@@ -69,6 +69,7 @@ def only_posts(view: Any) -> bool:
     return False
 
 
+@pytest.mark.slow  # the scene is three Changes that are really worked on
 def test_every_page_is_in_the_tour_or_says_why_not(team: Team) -> None:
     scene = make_scene(team)
     pages = [
