@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import os
 import platform
+import secrets
 import socket
 import subprocess
 import sys
@@ -399,6 +400,11 @@ def left(place: Path, mark: str) -> list[str]:
     return found
 
 
+def new_mark() -> str:
+    """Seconds to sleep that stand in no other command line of this machine: five digits alone once did."""
+    return f"{10_000 + secrets.randbelow(80_000)}.{secrets.randbelow(10**9):09d}"
+
+
 def gone(mark: str, seconds: float = 5.0) -> bool:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -423,7 +429,7 @@ TREES = {
 @pytest.mark.parametrize("what", TREES)
 def test_the_whole_tree_dies_at_the_time_limit(place: Path, what: str, tier: SandboxTier) -> None:
     """Row 55."""
-    mark = str(10_000 + abs(hash((what, tier))) % 80_000)
+    mark = new_mark()
     output = run(
         Box(directory=place),
         ["sh", "-c", TREES[what].format(n=mark)],
@@ -439,7 +445,7 @@ def test_the_whole_tree_dies_at_the_time_limit(place: Path, what: str, tier: San
 
 @pytest.mark.parametrize("tier", [A, C])
 def test_a_child_in_the_background_does_not_hold_the_command(place: Path, tier: SandboxTier) -> None:
-    mark = str(95_000 + os.getpid() % 1_000)
+    mark = new_mark()
     output = run(Box(directory=place), ["sh", "-c", f"sleep {mark} & echo done"], tier=tier)
     assert output.exit_code == 0
     assert output.seconds < 5
@@ -448,7 +454,7 @@ def test_a_child_in_the_background_does_not_hold_the_command(place: Path, tier: 
 
 @pytest.mark.parametrize("tier", [A, C])
 def test_a_cancelled_run_kills_the_tree_and_then_raises(place: Path, tier: SandboxTier) -> None:
-    mark = str(97_000 + os.getpid() % 1_000)
+    mark = new_mark()
 
     def beat() -> None:
         raise StopRun(EndReason.CANCELLED)
@@ -461,7 +467,7 @@ def test_a_cancelled_run_kills_the_tree_and_then_raises(place: Path, tier: Sandb
 @pytest.mark.parametrize("tier", [A, C])
 def test_nothing_survives_the_worker(place: Path, tier: SandboxTier) -> None:
     """kill -9 of the worker while a sandbox runs: no process is left."""
-    mark = str(99_000 + os.getpid() % 900)
+    mark = new_mark()
     script = (
         "import sys; from pathlib import Path\n"
         "from agents.workspace.bubblewrap import Box\nfrom agents.workspace.sandbox import SandboxTier, run\n"
@@ -534,7 +540,7 @@ def test_no_sandbox_refuses_and_only_a_trusted_project_runs_bare(place: Path) ->
         run(Box(directory=place), ["true"], tier=D)
     bare = run(Box(directory=place), ["sh", "-c", "echo $HOME; pwd"], tier=D, trusted=True)
     assert bare.passed
-    mark = str(93_000 + os.getpid() % 900)
+    mark = new_mark()
     script = f"setsid sleep {mark} & sleep {mark}"
     limited = run(
         Box(directory=place), ["sh", "-c", script], tier=D, trusted=True, limits=Limits(seconds_max=0.5)
