@@ -26,7 +26,16 @@ from providers.messages import (
 from providers.parts import data_url
 from providers.statuses import stream_error
 from providers.usage import anthropic_usage
-from providers.wire import INVALID_ARGUMENTS, Fold, HttpGateway, Json, arguments_object, decode, text_of
+from providers.wire import (
+    INVALID_ARGUMENTS,
+    Fold,
+    HttpGateway,
+    Json,
+    arguments_object,
+    decode,
+    past_arguments,
+    text_of,
+)
 
 VERSION = "2023-06-01"
 _STOPS = {
@@ -123,7 +132,7 @@ class AnthropicGateway(HttpGateway):
             return [block for block in native if block.get("type") != "text" or block.get("text")]
         blocks = [_text(message.text)] if message.text.strip() else []
         return blocks + [
-            {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments_object(call.arguments)}
+            {"type": "tool_use", "id": call.id, "name": call.name, "input": past_arguments(call.arguments)}
             for call in message.tool_calls
         ]
 

@@ -26,7 +26,7 @@ from providers.messages import (
 from providers.parts import data_url
 from providers.statuses import stream_error
 from providers.usage import google_usage
-from providers.wire import Fold, HttpGateway, Json, arguments_object, decode, text_of
+from providers.wire import Fold, HttpGateway, Json, decode, past_arguments, text_of
 
 # Gemini rejects a foreign turn's first unsigned call; this is the documented value that passes.
 FOREIGN_SIGNATURE = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
@@ -217,7 +217,7 @@ def _part(part: Part) -> Json:
 def _portable(message: AssistantMessage) -> list[Json]:
     parts: list[Json] = [{"text": message.text}] if message.text.strip() else []
     for index, call in enumerate(message.tool_calls):
-        part: Json = {"functionCall": {"name": call.name, "args": arguments_object(call.arguments)}}
+        part: Json = {"functionCall": {"name": call.name, "args": past_arguments(call.arguments)}}
         parts.append(part | ({"thoughtSignature": FOREIGN_SIGNATURE} if index == 0 else {}))
     return parts
 

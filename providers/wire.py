@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, ClassVar, NoReturn, TypeAlias
 from urllib.parse import urlsplit
 
@@ -31,6 +32,8 @@ Json: TypeAlias = dict[str, Any]
 INVALID_ARGUMENTS = "invalid_json_arguments"
 # An answer nests less; what nests more cannot be written out again wherever a stack is deeper than here.
 NESTING_MAX = 200
+# Longer arguments are not kept once they are read: a thousand of these are 4 MB.
+PAST_ARGUMENTS_CHARACTERS_MAX = 4_000
 # What an answer of another shape than its wire's makes of the code that reads it.
 _MISREAD = (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
 
@@ -275,6 +278,18 @@ def arguments_object(arguments: str) -> Json:
         return decode(arguments)
     except BadAnswer:
         return {INVALID_ARGUMENTS: arguments}
+
+
+def past_arguments(arguments: str) -> Json:
+    """The same, of a turn in history: written out, never changed. Each call of a run sends all turns before it."""
+    if len(arguments) > PAST_ARGUMENTS_CHARACTERS_MAX:
+        return arguments_object(arguments)
+    return _kept_arguments(arguments)
+
+
+@lru_cache(maxsize=1_024)
+def _kept_arguments(arguments: str) -> Json:
+    return arguments_object(arguments)
 
 
 def text_of(value: object) -> str:
