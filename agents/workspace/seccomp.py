@@ -45,11 +45,14 @@ class _Machine:
     ioctl: int
     memfd_create: int
     shmget: int
+    own: tuple[int, int]  # prlimit64, sched_setaffinity: their first argument names a process, 0 the caller
+    setpriority: int
     refused: dict[str, int]
 
 
 _X86_64 = _Machine(
     architecture=0xC000003E, clone=56, socket=41, socketpair=53, ioctl=16, memfd_create=319, shmget=29,
+    own=(302, 203), setpriority=141,
     refused={
         "ptrace": 101, "syslog": 103, "vhangup": 153, "modify_ldt": 154, "pivot_root": 155, "_sysctl": 156,
         "adjtimex": 159, "chroot": 161, "acct": 163, "settimeofday": 164, "mount": 165, "umount2": 166,
@@ -65,6 +68,7 @@ _X86_64 = _Machine(
 )  # fmt: skip
 _AARCH64 = _Machine(
     architecture=0xC00000B7, clone=220, socket=198, socketpair=199, ioctl=29, memfd_create=279, shmget=194,
+    own=(261, 122), setpriority=140,
     refused={
         "lookup_dcookie": 18, "umount2": 39, "mount": 40, "pivot_root": 41, "nfsservctl": 42, "chroot": 51,
         "vhangup": 58, "quotactl": 60, "acct": 89, "unshare": 97, "kexec_load": 104, "init_module": 105,
@@ -119,6 +123,8 @@ def _program(machine: _Machine, *, sockets: bool) -> list[bytes]:
             _allow(),
         ],
     )
+    if not sockets:
+        out += _own_process_only(machine)
     out += _when(machine.socket, _socket_rules() if sockets else [_refuse(errno.EAFNOSUPPORT)])
     out += _when(
         machine.socketpair,
@@ -135,6 +141,19 @@ def _program(machine: _Machine, *, sockets: bool) -> list[bytes]:
         ],
     )
     return [*out, _allow()]
+
+
+def _own_process_only(machine: _Machine) -> list[bytes]:
+    """Without a process namespace (tier C) the worker, where it is of the same user, could be starved or slowed."""
+    out = []
+    for number in machine.own:
+        out += _when(number, [_op(_LOAD, 0, 0, _ARG0), _op(_EQUAL, 0, 1, 0), _allow(), _refuse(errno.EPERM)])
+    both_zero = [
+        _op(_LOAD, 0, 0, _ARG0), _op(_EQUAL, 0, 3, 0),  # PRIO_PROCESS
+        _op(_LOAD, 0, 0, _ARG1), _op(_EQUAL, 0, 1, 0), _allow(),
+        _refuse(errno.EPERM),
+    ]  # fmt: skip
+    return out + _when(machine.setpriority, both_zero)
 
 
 def _socket_rules() -> list[bytes]:
